@@ -90,8 +90,9 @@ create unique index flow_unique on flow (name, unique_key) where state = 'open' 
 create index flow_open on flow (id) where state = 'open';
 create index flow_deadline on flow (deadline) where state = 'open' and deadline is not null and stopping is null;
 create index flow_ended on flow (ended) where ended is not null;
--- Lists of flows, newest first, by name and by key. A flow is inserted once and changed two or three times, so
+-- Lists of flows, newest first: those that failed, by name and by key. A flow is inserted once and changed two or three times, so
 -- they cost little beside the rows of its steps.
+create index flow_failed on flow (id) where state = 'failed';
 create index flow_name on flow (name, id);
 create index flow_key on flow (key, id) where key <> '';
 

@@ -7,7 +7,7 @@ import type { OnStage } from './suites.ts';
 import { pages } from './suites.ts';
 import type { World } from './world.ts';
 
-const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+export const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
 interface AxeResult {
   readonly violations: readonly {
@@ -24,7 +24,7 @@ const examined = {
 } as const;
 
 /** Faults that axe calls serious or critical, one line each. */
-async function seriousFaults(page: Page, colours: keyof typeof examined): Promise<readonly string[]> {
+export async function seriousFaults(page: Page, colours: keyof typeof examined): Promise<readonly string[]> {
   const { violations } = await page.evaluate<AxeResult>(`axe.run(${JSON.stringify(examined[colours])})`);
   return violations
     .filter(({ impact }) => impact === 'serious' || impact === 'critical')
@@ -35,7 +35,7 @@ async function seriousFaults(page: Page, colours: keyof typeof examined): Promis
     );
 }
 
-async function sidewaysBy(page: Page): Promise<number> {
+export async function sidewaysBy(page: Page): Promise<number> {
   return page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
 }
 
@@ -54,6 +54,17 @@ export function looksSuite(on: OnStage, world: () => World): void {
     await page.getByRole('link', { name: world().dead[0]?.slice(-12) ?? '' }).click();
     await page.getByText('Attempt 1 failed').waitFor();
     for (const fault of await seriousFaults(page, colorScheme)) found.push(`job: ${fault}`);
+    await go(page, 'Flows');
+    await page.getByRole('link', { name: 'count-site' }).click();
+    await page.getByRole('option', { name: /^ok open not signalled/ }).click();
+    for (const fault of await seriousFaults(page, colorScheme)) found.push(`flow: ${fault}`);
+    await page.getByText('Table', { exact: true }).click();
+    await page.getByRole('table', { name: 'Steps' }).waitFor();
+    for (const fault of await seriousFaults(page, colorScheme)) found.push(`flow's table: ${fault}`);
+    await page.getByRole('button', { name: 'Signal…' }).click();
+    await page.getByRole('dialog').waitFor();
+    for (const fault of await seriousFaults(page, colorScheme)) found.push(`signal: ${fault}`);
+    await page.getByRole('button', { name: 'Don’t' }).click();
     await go(page, 'Queues');
     await page.getByRole('button', { name: 'Edit queue mail' }).click();
     for (const fault of await seriousFaults(page, colorScheme)) found.push(`queue settings: ${fault}`);
@@ -102,6 +113,11 @@ export function looksSuite(on: OnStage, world: () => World): void {
     await page.goto(new URL(`jobs/${world().dead[0]}`, on().server.url).href);
     await page.getByText('Attempt 1 failed').waitFor();
     if ((await sidewaysBy(page)) > 0) found.push('job');
+    for (const view of ['', '&view=tiles', '&view=table']) {
+      await page.goto(new URL(`flows/${world().flow}?step=publish${view}`, on().server.url).href);
+      await page.getByRole('heading', { name: 'Step publish' }).waitFor();
+      if ((await sidewaysBy(page)) > 0) found.push(`flow${view}`);
+    }
     expect(found).toEqual([]);
     expect(faults).toEqual([]);
     await close();

@@ -31,6 +31,7 @@ const shows: Readonly<Record<string, readonly (string | RegExp)[]>> = {
   Keys: ['Share of worker time', 'acme', 'globex', 'Who waits', /counted up to 500 a key/],
   Queues: ['20 at once · 5 a key · 500/s', 'hooks', 'open'],
   Jobs: ['delayed', 'running', 'dead', 'done', 'hello', /^due/, /^began/],
+  Flows: ['count-site', 'open', '0 of 2', '0 of 1'],
   Nodes: ['worker-1', 'alive', 'gone-1', 'lost', /of 8$/],
   'Dead letters': [/endpoint … refused/, 'RangeError', 'max tries'],
   Schedules: ['nightly', '0 2 * * *', 'Europe/Berlin'],

@@ -9,6 +9,7 @@ export const pages = [
   { path: '/keys', name: 'Keys' },
   { path: '/queues', name: 'Queues' },
   { path: '/jobs', name: 'Jobs' },
+  { path: '/flows', name: 'Flows' },
   { path: '/nodes', name: 'Nodes' },
   { path: '/dead', name: 'Dead letters' },
   { path: '/schedules', name: 'Schedules' },

@@ -10,6 +10,8 @@ export interface World {
   readonly held: string;
   readonly done: string;
   readonly dead: readonly string[];
+  /** A flow that waits for somebody. */
+  readonly flow: string;
 }
 
 const patienceMs = 120_000;
@@ -54,7 +56,18 @@ export async function fill({ producer, operator, sql, tasks }: Stage): Promise<W
     reach(operator, { ids: [done], status: 'done' }),
     reach(operator, { ids: dead, status: 'dead' }),
   ]);
-  return { waiting, delayed, running, held, done, dead };
+  const [started] = await sql('select flow_id from pgqueue.start_flow($1::jsonb)', [
+    JSON.stringify({
+      name: 'count-site',
+      key: 'acme',
+      steps: [
+        { name: 'ok', kind: 'signal' },
+        { name: 'publish', needs: [[0, 'done']], jobs: [{ task: 'hello', payload: { tenant: 'acme' } }] },
+      ],
+    }),
+  ]);
+  const flow = String(started?.['flow_id']);
+  return { waiting, delayed, running, held, done, dead, flow };
 }
 
 interface Reach {

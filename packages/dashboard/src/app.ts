@@ -2,6 +2,7 @@ import { loggedError } from '@pgqueue/core/internal';
 import type { Context, Handler } from 'hono';
 import { Hono } from 'hono';
 import type { Actions } from './actions/actions.ts';
+import { flowAction } from './actions/act-on-flow.ts';
 import { jobsAction, nodeAction, queueAction, scheduleAction, undoAction } from './actions/actions.ts';
 import type { BulkRuns } from './actions/bulk.ts';
 import { bulkIn, previewOf } from './actions/bulk-chunks.ts';
@@ -22,6 +23,8 @@ import type { User } from './options.ts';
 import { auditPage } from './pages/audit.ts';
 import { deadGroupsPage, deadPage } from './pages/dead.ts';
 import { explainPage } from './pages/explain.ts';
+import { flowPage, flowsPage } from './pages/flow/flows.ts';
+import { flowResults } from './pages/flow/results.ts';
 import { doctorPage, healthPage } from './pages/health.ts';
 import { jobPage } from './pages/job.ts';
 import { jobsCount, jobsPage, nodeJobsPage } from './pages/jobs.ts';
@@ -172,6 +175,9 @@ const reads: readonly (readonly [string, Answer])[] = [
   ['/api/jobs/count', (desk, query, { office }) => jobsCount(office, desk, query)],
   ['/api/jobs/:id', (desk, _, { office, id }) => jobPage(office, desk, id)],
   ['/api/jobs/:id/explain', (desk, _, { id }) => explainPage(desk, id)],
+  ['/api/flows', (desk, query) => flowsPage(desk, query)],
+  ['/api/flows/:id', (desk, _, { id }) => flowPage(desk, id)],
+  ['/api/flows/:id/results', (desk, query, { office, id }) => flowResults(office, desk, { id, query })],
   ['/api/nodes', (desk) => nodesPage(desk)],
   ['/api/nodes/:id/jobs', (desk, query, { office, id }) => nodeJobsPage(office, desk, { node: id, query })],
   ['/api/dead', (desk, query) => deadPage(desk, query)],
@@ -229,6 +235,7 @@ function actions(app: Hono<Env>, { office, turnstile, hub, undo, bulk }: Parts):
         return c.json(await does({ desk, user, undo, changed }, await readBody(c.req.raw), c));
       });
   app.post('/api/actions/jobs', action(jobsAction, true));
+  app.post('/api/actions/flow', action(flowAction, true));
   app.post('/api/actions/queue', action(queueAction));
   app.post('/api/actions/node', action(nodeAction, true));
   app.post('/api/actions/schedule', action(scheduleAction));

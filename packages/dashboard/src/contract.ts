@@ -15,6 +15,9 @@
  * | GET /api/jobs/count | {@link JobFilter} | {@link Count} | viewer |
  * | GET /api/jobs/:id | | {@link JobPage} | viewer |
  * | GET /api/jobs/:id/explain | | {@link Explanation} | viewer |
+ * | GET /api/flows | {@link FlowsQuery} | {@link FlowsPage} | viewer |
+ * | GET /api/flows/:id | | {@link FlowPage} | viewer |
+ * | GET /api/flows/:id/results | {@link FlowResultsQuery} | {@link FlowResults} | viewer |
  * | GET /api/nodes | | {@link Nodes} | viewer |
  * | GET /api/nodes/:id/jobs | {@link PageQuery} | {@link JobsPage} | viewer |
  * | GET /api/dead | {@link DeadQuery} | {@link DeadPage} | viewer |
@@ -26,6 +29,7 @@
  * | GET /api/audit | {@link AuditQuery} | {@link AuditPage} | viewer |
  * | GET /api/live | | server-sent events: {@link LiveEvent} | viewer |
  * | POST /api/actions/jobs | {@link JobsAction} | {@link JobsActionResult} | operator |
+ * | POST /api/actions/flow | {@link FlowActionRequest} | {@link FlowActionResult} | operator |
  * | POST /api/actions/queue | {@link QueueAction} | {@link QueueActionResult} | operator |
  * | POST /api/actions/node | {@link NodeAction} | {@link NodeActionResult} | operator |
  * | POST /api/actions/schedule | {@link ScheduleAction} | {@link ScheduleActionResult} | operator |
@@ -56,6 +60,7 @@ export type * from './contract/audit.ts';
 export type * from './contract/bulk.ts';
 export type * from './contract/api.ts';
 export type * from './contract/dead.ts';
+export type * from './contract/flows.ts';
 export type * from './contract/health.ts';
 export type * from './contract/jobs.ts';
 export type * from './contract/keys.ts';

@@ -1,7 +1,7 @@
 import type { Database, NodeInfo, Operator, Status } from '@pgqueue/postgres';
 import { checkSchemaVersion, operatorOf, shareReading } from '@pgqueue/postgres/internal';
 import type { Activity } from '@pgqueue/postgres/internal/dashboard';
-import { asRole, missingRoles, readActivity } from '@pgqueue/postgres/internal/dashboard';
+import { asRole, countFailedFlows, missingRoles, readActivity } from '@pgqueue/postgres/internal/dashboard';
 import type { Role, Window } from './contract.ts';
 import type { Settings, User } from './options.ts';
 import { Problem } from './problem.ts';
@@ -25,6 +25,8 @@ export interface Office {
   readonly status: () => Promise<Status>;
   /** Shared read of the nodes. */
   readonly nodes: () => Promise<readonly NodeInfo[]>;
+  /** Shared count of failed flows, up to 10,001. */
+  readonly failedFlows: () => Promise<number>;
   readonly activity: (window: Window, queue: string | undefined) => Promise<Activity>;
   /** Checks schema and roles until that succeeds once. @throws {Problem} `database` */
   readonly ready: () => Promise<void>;
@@ -41,6 +43,8 @@ export const shares = { live: 0.006, page: 0.003 } as const;
  */
 const stepsMost = 4;
 const patientMs = 60_000;
+/** Failed flows that are counted, as many as open ones. */
+export const flowsMax = 10_000;
 /** Shared reads of the overview that are kept, by window and queue. */
 const sharedMax = 100;
 
@@ -67,6 +71,7 @@ export function openOffice(database: Database, settings: Settings): Office {
     patientDeskOf: (role) => patient[role],
     status: shareReading(() => desks.viewer.operator.status(), pace),
     nodes: shareReading(() => desks.viewer.operator.nodes.list(), pace),
+    failedFlows: shareReading(() => countFailedFlows(desks.viewer.database, flowsMax + 1), pace),
     activity: (window, queue) => {
       const name = JSON.stringify([window, queue ?? null]);
       const known = shared.get(name);

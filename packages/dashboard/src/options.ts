@@ -33,9 +33,12 @@ export type Auth = (
   request: Request,
 ) => User | Response | null | undefined | Promise<User | Response | null | undefined>;
 
-/** A document of a job that is about to be shown. */
+/**
+ * A document of a job that is about to be shown. The value of a flow's signal is one, too: its `id` and `key` are
+ * the flow's, its `task` is the name of the step, and its `queue` is empty.
+ */
 export interface Shown {
-  readonly kind: 'payload' | 'result' | 'checkpoint' | 'progress';
+  readonly kind: 'payload' | 'result' | 'checkpoint' | 'progress' | 'signal';
   readonly id: string;
   readonly task: string;
   readonly queue: string;

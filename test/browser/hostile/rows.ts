@@ -30,6 +30,12 @@ export const fields = [
   'audit action',
   'audit target',
   'audit details',
+  'flow name',
+  'flow key',
+  'flow unique key',
+  'flow reason',
+  'step name',
+  'step result',
 ] as const;
 
 /** Ids of jobs that are hostile all over. */
@@ -38,11 +44,15 @@ export interface HostileJobs {
   readonly running: readonly string[];
   readonly done: readonly string[];
   readonly dead: readonly string[];
+  readonly flows: readonly string[];
 }
 
 /** Past every parser and check of ours: the database takes them, as it takes a plain SQL insert from any language. */
 export async function plant(stage: Stage): Promise<HostileJobs> {
-  const planted = { waiting: [], running: [], done: [], dead: [] } as Record<keyof HostileJobs, string[]>;
+  const planted = { waiting: [], running: [], done: [], dead: [], flows: [] } as Record<
+    keyof HostileJobs,
+    string[]
+  >;
   for (const [index, text] of hostileTexts.entries()) {
     // as new as can be: lists begin with them
     const at = Date.now().toString(16).padStart(12, '0');
@@ -52,11 +62,13 @@ export async function plant(stage: Stage): Promise<HostileJobs> {
     await asRunning(stage, { id: id(2), text });
     await asDone(stage, { id: id(3), text });
     await asDead(stage, { id: id(4), text });
+    await asFlow(stage, { id: id(5), text });
     await elsewhere(stage, text);
     planted.waiting.push(id(1));
     planted.running.push(id(2));
     planted.done.push(id(3));
     planted.dead.push(id(4));
+    planted.flows.push(id(5));
   }
   return planted;
 }
@@ -115,6 +127,27 @@ async function asDead({ sql }: Stage, { id, text }: Row): Promise<void> {
        payload_version, node, attributes, payload, errors)
      values ($1, left($2, 100), left($2, 200), left($2, 200), 0, 'gave_up', 1, 1, 0, 3, now(), now(), 1, left($2, 200),
              ${documentSql} - 'list', ${documentSql}, ${errorSql})`,
+    [id, text],
+  );
+}
+
+/** A failed flow, whose step ended with a dead job; and a signal that was given. */
+async function asFlow({ sql }: Stage, { id, text }: Row): Promise<void> {
+  await sql(
+    `insert into pgqueue.flow (id, name, key, unique_key, state, reason, ended)
+     values ($1, left($2, 200), left($2, 200), left($2, 500), 'failed', $2, now())`,
+    [id, text],
+  );
+  await sql(
+    `insert into pgqueue.flow_step (flow, step, name, kind, state, outcome, open_needs, added, failed, ended)
+     values ($1, 0, left($2, 200), 'jobs', 'ended', 'failed', 0, 1, 1, now()),
+            ($1, 1, left('2 ' || $2, 200), 'signal', 'ended', 'done', 0, 0, 0, now())`,
+    [id, text],
+  );
+  await sql(`insert into pgqueue.flow_need (flow, needed, step, condition) values ($1, 0, 1, 'ended')`, [id]);
+  await sql(
+    `insert into pgqueue.flow_result (flow, step, job, outcome, result)
+     values ($1, 0, gen_random_uuid(), 'dead', ${documentSql}), ($1, 1, $1, 'done', ${documentSql})`,
     [id, text],
   );
 }

@@ -61,7 +61,8 @@ export function hostileSuite(on: OnStage): void {
       found.push(...(await intruders(page)));
       shown += 1;
     }
-    const jobs = Object.values(planted).flatMap((ids, kind) =>
+    const { flows, ...byState } = planted;
+    const jobs = Object.values(byState).flatMap((ids, kind) =>
       isWhole ? ids : ids.slice(kind * perKind, (kind + 1) * perKind),
     );
     for (const id of jobs) {
@@ -70,6 +71,21 @@ export function hostileSuite(on: OnStage): void {
       for (const stack of await page.getByText('Stack', { exact: true }).all()) await stack.click();
       found.push(...(await intruders(page)));
       shown += 1;
+    }
+    for (const id of isWhole ? flows : flows.slice(0, perKind)) {
+      for (const view of ['graph', 'tiles', 'table']) {
+        await page.goto(new URL(`flows/${id}?view=${view}`, on().server.url).href, {
+          waitUntil: 'domcontentloaded',
+        });
+        const step =
+          view === 'table'
+            ? page.getByRole('table', { name: 'Steps' }).getByRole('button')
+            : page.getByRole('option');
+        await step.last().click();
+        await page.getByText('the signal’s value').waitFor();
+        found.push(...(await intruders(page)));
+        shown += 1;
+      }
     }
     expect(found).toEqual([]);
     expect(faults).toEqual([]);
@@ -221,6 +237,7 @@ const seen: Readonly<Record<string, RegExp>> = {
   '/keys': /<script>/,
   '/queues': /<script>/,
   '/jobs': /<(?:base|style|template|noscript)/,
+  '/flows': /<(?:base|style|template|noscript)/,
   '/nodes': /<script>/,
   '/dead': /<script>/,
   '/schedules': /<script>/,

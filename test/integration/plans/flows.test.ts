@@ -1,62 +1,8 @@
 import pg from 'pg';
 import { expect, test } from 'vitest';
 import { createTestDatabase } from '../../support/database.ts';
+import { flowTables, states } from './flow-states.ts';
 import { openExplained, planProblems } from './support.ts';
-
-const tables = ['flow', 'flow_step', 'flow_need', 'flow_job', 'flow_tally', 'flow_result', 'queue'] as const;
-
-async function vacuum(client: pg.Client): Promise<void> {
-  for (const table of tables) await client.query(`vacuum analyze pgqueue.${table}`);
-}
-
-/**
- * Inserts open flows of ten steps, each of which waits for the one before: the first has a job in QUEUE, the
- * others keep theirs. A fifth of the flows has a tally, a fifth is to be stopped, and each has a result.
- */
-async function load(client: pg.Client, flows: number): Promise<void> {
-  const run = (sql: string): Promise<unknown> => client.query(sql, [flows]);
-  await client.query(`create temp table made (id uuid, n integer); `);
-  await run(`insert into made select pgqueue.uuid_v7(), n from generate_series(1, $1::integer) n`);
-  await client.query(`
-    insert into pgqueue.flow (id, name, unique_key, deadline)
-      select id, 'f', 'u' || id, clock_timestamp() + (n - 50) * interval '1 second' from made;
-    insert into pgqueue.flow_step (flow, step, name, kind, state, open_needs, added, delay, due, stop)
-      select id, s, 's' || s, case when s = 5 then 'timer' else 'jobs' end, case when s = 0 then 'open' else 'blocked' end, (s > 0)::integer,
-             case when s = 5 then 0 else 1 end, case when s = 5 then interval '1 day' end, null, s = 0 and n % 5 = 0
-      from made, generate_series(0, 9) s;
-    insert into pgqueue.flow_need (flow, needed, step, condition) select id, s - 1, s, 'done' from made, generate_series(1, 9) s;
-    insert into pgqueue.flow_job (flow, step, n, jobs) select id, s, 0, '[{"task": "t"}]' from made, generate_series(1, 9) s where s <> 5;
-    insert into pgqueue.flow_result (flow, step, job, outcome, result) select id, 0, pgqueue.uuid_v7(), 'done', '{}' from made;
-    insert into pgqueue.flow_tally (flow, step, done) select id, 0, 1 from made where n % 5 = 1;
-    insert into pgqueue.queue (task, queue, key, flow, step) select 't', 'q', 'k' || n % 100, id, 0 from made where n % 5 <> 1;
-    drop table made`);
-}
-
-const states: Readonly<Record<string, (client: pg.Client) => Promise<void>>> = {
-  empty: vacuum,
-  stale: async (client) => {
-    await load(client, 20);
-    await vacuum(client);
-    await load(client, 20_000);
-  },
-  'stale, seen empty': async (client) => {
-    await vacuum(client);
-    await load(client, 20_000);
-  },
-  'stale, seen ended': async (client) => {
-    await load(client, 2_000);
-    await client.query(`
-      update pgqueue.flow_step set state = 'ended', outcome = 'done', ended = clock_timestamp(), stop = false;
-      update pgqueue.flow set state = 'done', ended = clock_timestamp();
-      delete from pgqueue.flow_job; delete from pgqueue.flow_tally; delete from pgqueue.flow_result; delete from pgqueue.queue`);
-    await vacuum(client);
-    await load(client, 20_000);
-  },
-  large: async (client) => {
-    await load(client, 20_000);
-    await vacuum(client);
-  },
-};
 
 const aFlow = `(select coalesce((select id from pgqueue.flow where state = 'open' order by id offset 7 limit 1), gen_random_uuid()))`;
 const someJob = `(select coalesce((select id from pgqueue.queue where flow is not null order by id limit 1), gen_random_uuid()))`;
@@ -117,7 +63,7 @@ test.each(Object.keys(states))('statements of flows keep to their indexes: table
   const helper = new pg.Client({ connectionString: database.url });
   await helper.connect();
   try {
-    for (const table of tables)
+    for (const table of flowTables)
       await helper.query(`alter table pgqueue.${table} set (autovacuum_enabled = false)`);
     await states[state]?.(helper);
     await helper.query(

@@ -18,6 +18,27 @@ export interface Plan {
   readonly compiled: boolean;
 }
 
+/** Turns notices of auto_explain into plans. */
+function collect(plans: Plan[], message: string | undefined): void {
+  const json = message === undefined ? -1 : message.indexOf('{');
+  if (message === undefined || !message.startsWith('duration:') || json === -1) return;
+  const explained = JSON.parse(message.slice(json)) as {
+    readonly 'Query Text': string;
+    readonly Plan: PlanNode;
+    readonly JIT?: object;
+  };
+  const { 'Query Text': query, Plan: root, JIT } = explained;
+  plans.push({ query, root, compiled: JIT !== undefined });
+}
+
+const explaining = {
+  'auto_explain.log_min_duration': '0',
+  'auto_explain.log_nested_statements': 'on',
+  'auto_explain.log_analyze': 'off',
+  'auto_explain.log_format': 'json',
+  client_min_messages: 'log',
+} as const;
+
 /** Opens a session that sends the plan of every statement to the client, those inside functions included. */
 export async function openExplained(
   url: string,
@@ -25,32 +46,29 @@ export async function openExplained(
 ): Promise<{ readonly client: pg.Client; readonly take: () => readonly Plan[] }> {
   const client = new pg.Client({ connectionString: url });
   const plans: Plan[] = [];
-  client.on('notice', ({ message }) => {
-    const json = message === undefined ? -1 : message.indexOf('{');
-    if (message === undefined || !message.startsWith('duration:') || json === -1) return;
-    const explained = JSON.parse(message.slice(json)) as {
-      readonly 'Query Text': string;
-      readonly Plan: PlanNode;
-      readonly JIT?: object;
-    };
-    const { 'Query Text': query, Plan: root, JIT } = explained;
-    plans.push({ query, root, compiled: JIT !== undefined });
-  });
+  client.on('notice', ({ message }) => collect(plans, message));
   await client.connect();
   await client.query(`load 'auto_explain'`);
-  for (const [name, value] of [
-    ['auto_explain.log_min_duration', '0'],
-    ['auto_explain.log_nested_statements', 'on'],
-    ['auto_explain.log_analyze', 'off'],
-    ['auto_explain.log_format', 'json'],
-    ['plan_cache_mode', planCacheMode],
-    ['search_path', 'pgqueue'],
-    ['client_min_messages', 'log'],
-  ]) {
+  const settings = { plan_cache_mode: planCacheMode, search_path: 'pgqueue', ...explaining };
+  for (const [name, value] of Object.entries(settings)) {
     await client.query('select set_config($1, $2, false)', [name, value]);
   }
   plans.length = 0;
   return { client, take: () => plans.splice(0) };
+}
+
+/** Opens a pool whose sessions do so, for reads that take a database. */
+export function openExplainedPool(url: string): {
+  readonly pool: pg.Pool;
+  readonly take: () => readonly Plan[];
+} {
+  const plans: Plan[] = [];
+  const options = Object.entries({ session_preload_libraries: 'auto_explain', ...explaining })
+    .map(([name, value]) => `-c ${name}=${value}`)
+    .join(' ');
+  const pool = new pg.Pool({ connectionString: url, options, max: 4 });
+  pool.on('connect', (client) => client.on('notice', ({ message }) => collect(plans, message)));
+  return { pool, take: () => plans.splice(0) };
 }
 
 const tables =

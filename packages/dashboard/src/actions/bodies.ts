@@ -30,12 +30,28 @@ const actionOf = (kinds: readonly string[]): Rule => ({
 export const aJobAction: Rule = actionOf(['retry', 'run_now', 'cancel', 'reprioritise', 'delete']);
 export const aDeadAction: Rule = actionOf(['redrive', 'delete']);
 
+const aStep = aText({ max: 200 });
+const flowActions: Readonly<Record<string, Readonly<Record<string, Rule>>>> = {
+  signal: { step: aStep, value: anything },
+  cancel: { reason: optional(aText({ max: 2_000 })) },
+  retry: { step: optional(aStep) },
+};
+
+const aFlowAction: Rule = {
+  expected: `an action: an object whose kind is one of ${Object.keys(flowActions).join(', ')}`,
+  judge: (value, path) => {
+    const { kind } = (value ?? {}) as Readonly<Record<string, unknown>>;
+    const own = typeof kind === 'string' && Object.hasOwn(flowActions, kind) ? flowActions[kind] : {};
+    return optionProblems(value, { kind: oneOf(...Object.keys(flowActions)), ...own }, { path });
+  },
+};
+
 const ids = aListOf(anId);
 
 /** Rules for the bodies of actions, matching the types of the contract. */
 export const bodies: Readonly<
   Record<
-    'jobs' | 'queue' | 'node' | 'schedule' | 'undo' | 'bulkOfJobs' | 'bulkOfDead',
+    'jobs' | 'flow' | 'queue' | 'node' | 'schedule' | 'undo' | 'bulkOfJobs' | 'bulkOfDead',
     Readonly<Record<string, Rule>>
   >
 > = {
@@ -48,6 +64,7 @@ export const bodies: Readonly<
     },
     action: aJobAction,
   },
+  flow: { id: anId, action: aFlowAction },
   queue: {
     queue: aText({ max: 100 }),
     settings: anObject({

@@ -6,6 +6,10 @@ export interface JobFilter {
   readonly queue?: string;
   readonly task?: string;
   readonly key?: string;
+  /** Id of the flow that it belongs to. */
+  readonly flow?: string;
+  /** Name of a step of that flow; needs `flow`. */
+  readonly step?: string;
   /** Created at this time or later, according to their ids (UUID v7). */
   readonly since?: Time;
   /** Created before this time. */
@@ -141,6 +145,8 @@ export interface JobPage {
     readonly suspect: boolean;
     readonly reason: string | null;
     readonly traceparent: string | null;
+    /** Flow that it belongs to; null: none. The names are null once the flow is no longer kept. */
+    readonly flow: { readonly id: string; readonly name: string | null; readonly step: string | null } | null;
   };
   /** Null: this user sees no payloads. */
   readonly documents: JobDocuments | null;

@@ -1,5 +1,6 @@
 import type { Count, Time } from './api.ts';
 import type { BulkRun } from './bulk.ts';
+import type { FlowCounts } from './flows.ts';
 import type { Warning, WorkerUse } from './overview.ts';
 
 /** A queue in the live view. */
@@ -26,6 +27,7 @@ export interface LiveSnapshot {
   readonly donePerSecond: number;
   /** Sums over all queues. */
   readonly totals: Omit<LiveQueue, 'queue' | 'paused'>;
+  readonly flows: FlowCounts;
   /** The first 100 queues, by name. */
   readonly queues: readonly LiveQueue[];
   /** The first 200 nodes, live ones first. */

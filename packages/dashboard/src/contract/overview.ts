@@ -1,4 +1,5 @@
 import type { Count, Quantiles, Time, Window } from './api.ts';
+import type { FlowCounts } from './flows.ts';
 
 /** Query of GET /api/overview. */
 export interface OverviewQuery {
@@ -106,6 +107,7 @@ export interface Overview {
   readonly now: Depths;
   readonly ended: Ended;
   readonly workers: WorkerUse;
+  readonly flows: FlowCounts;
   /** Oldest first, without gaps; the last one is incomplete. */
   readonly buckets: readonly Bucket[];
   /** The 100 busiest queues, busiest first. */

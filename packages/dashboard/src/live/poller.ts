@@ -42,10 +42,10 @@ function pollOf(office: Office, hub: Hub): Loop {
       const status = await office.status();
       const now = performance.now();
       if (told?.status !== status || now - told.atMs >= stepsSilent * everyMs) {
-        const nodes = await office.nodes();
+        const [nodes, failedFlows] = await Promise.all([office.nodes(), office.failedFlows()]);
         if (signal.aborted) return everyMs;
         told = { status, atMs: now };
-        hub.send({ event: 'snapshot', data: snapshotOf(status, nodes) });
+        hub.send({ event: 'snapshot', data: snapshotOf(status, { nodes, failedFlows }) });
       }
       return everyMs;
     },

@@ -11,6 +11,7 @@ export function jobFilterIn(
   const [key, error] = [query.text('key', 200), query.text('error', 500)];
   const [since, until] = [query.time('since'), query.time('until')];
   const field = fieldIn(query);
+  const flow = flowIn(query);
   if (field !== undefined && !seesPayloads) {
     throw new Problem('forbidden', 'only operators can look for what is in payloads');
   }
@@ -23,7 +24,15 @@ export function jobFilterIn(
     ...(until === undefined ? {} : { until }),
     ...(error === undefined || error === '' ? {} : { error }),
     ...(field === undefined ? {} : { field }),
+    ...(flow === undefined ? {} : { flow }),
   };
+}
+
+function flowIn(query: Parameters): FindFilter['flow'] {
+  const [id, step] = [query.uuid('flow'), query.text('step', 200)];
+  if (id !== undefined) return { id, ...(step === undefined ? {} : { step }) };
+  if (step !== undefined) query.fail('step is of a flow: give the flow, too');
+  return undefined;
 }
 
 function fieldIn(query: Parameters): FindFilter['field'] {

@@ -1,11 +1,17 @@
 import { isUuid, unreachable } from '@pgqueue/core/internal';
 import type { JobDetails, JobSummary } from '@pgqueue/postgres';
 import type { AttemptError } from '@pgqueue/postgres/internal';
-import { readDispatched, readErrors, readJob, readSummary } from '@pgqueue/postgres/internal/dashboard';
-import type { JobDocuments, JobPage, JobRow } from '../contract.ts';
+import {
+  readDispatched,
+  readErrors,
+  readFlowNames,
+  readJob,
+  readSummary,
+} from '@pgqueue/postgres/internal/dashboard';
+import type { DocumentName, JobDocuments, JobPage, JobRow } from '../contract.ts';
 import type { Desk, Office } from '../desk.ts';
 import { seesPayloads } from '../desk.ts';
-import type { Settings, Shown } from '../options.ts';
+import type { Settings } from '../options.ts';
 import { Problem } from '../problem.ts';
 import { differs, redacted } from './redacted.ts';
 import { timelineOf } from './timeline.ts';
@@ -14,9 +20,10 @@ import { errorOf, jsonOf, timeOf } from './wire.ts';
 export async function jobPage({ settings }: Office, desk: Desk, id: string): Promise<JobPage> {
   const { job, errors, documents } = await read(desk, id);
   const dispatched = job.position === null ? undefined : await readDispatched(desk.database, id);
+  const flow = await flowOf(desk, job);
   const { task, queue, key } = job;
-  const changed: Shown['kind'][] = [];
-  const show = (document: unknown, kind: Shown['kind']): unknown => {
+  const changed: DocumentName[] = [];
+  const show = (document: unknown, kind: DocumentName): unknown => {
     const shown = redacted(settings, document, { kind, id, task, queue, key });
     if (differs(document, shown)) changed.push(kind);
     return shown;
@@ -41,6 +48,7 @@ export async function jobPage({ settings }: Office, desk: Desk, id: string): Pro
       suspect: job.suspect,
       reason: job.reason,
       traceparent: job.trace?.traceparent ?? null,
+      flow,
     },
     documents: shown,
     redacted: changed,
@@ -48,6 +56,11 @@ export async function jobPage({ settings }: Office, desk: Desk, id: string): Pro
     traceUrl: traceUrlOf(settings, job),
     actions: desk.role === 'viewer' ? [] : actionsOf(job),
   };
+}
+
+async function flowOf({ database }: Desk, { flow, step }: JobSummary): Promise<JobPage['job']['flow']> {
+  if (flow === null) return null;
+  return { id: flow, name: (await readFlowNames(database, flow))?.name ?? null, step };
 }
 
 interface Read {
@@ -96,7 +109,7 @@ function rowOf(job: JobSummary): JobRow {
 
 function documentsOf(
   { payload, result, checkpoint }: JobDetails,
-  show: (document: unknown, kind: Shown['kind']) => unknown,
+  show: (document: unknown, kind: DocumentName) => unknown,
 ): JobDocuments {
   return {
     payload: jsonOf(show(payload, 'payload')),

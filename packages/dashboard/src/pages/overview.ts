@@ -3,8 +3,9 @@ import type { Activity, ActivitySums, Histogram, QueueActivity } from '@pgqueue/
 import { addHistograms, quantileMs } from '@pgqueue/postgres/internal/dashboard';
 import type { Bucket, Ended, Overview, Quantiles, QueueOverview, Window } from '../contract.ts';
 import type { Office } from '../desk.ts';
+import { flowsMax } from '../desk.ts';
 import type { Parameters } from '../http/parameters.ts';
-import { depthsOf, timeOf, warningsOf, workersOf } from './wire.ts';
+import { depthsOf, flowCountsOf, timeOf, warningsOf, workersOf } from './wire.ts';
 
 const queuesMax = 100;
 /** Delay of the leader's count of ended jobs above which a warning is shown, in milliseconds. */
@@ -14,7 +15,11 @@ export async function overviewPage(office: Office, query: Parameters): Promise<O
   const window = query.oneOf('window', ['hour', 'day']) ?? 'hour';
   const queue = query.text('queue', 100);
   query.done();
-  const [status, activity] = await Promise.all([office.status(), office.activity(window, queue)]);
+  const [status, activity, failed] = await Promise.all([
+    office.status(),
+    office.activity(window, queue),
+    office.failedFlows(),
+  ]);
   const queues = queuesOf(status, activity, queue);
   const stepMs = window === 'hour' ? 60_000 : 900_000;
   const { now, from, countedTo, buckets } = activity;
@@ -31,6 +36,7 @@ export async function overviewPage(office: Office, query: Parameters): Promise<O
       runs: addHistograms(buckets.map(({ runs }) => runs)),
     }),
     workers: workersOf(status),
+    flows: flowCountsOf(status, { failed, max: flowsMax }),
     buckets: gapless(activity, window),
     queues: queues.slice(0, queuesMax),
     moreQueues: queues.length > queuesMax,

@@ -7,6 +7,7 @@ import type {
   AttemptError,
   Count,
   Depths,
+  FlowCounts,
   JobRow,
   JsonValue,
   Time,
@@ -59,6 +60,18 @@ export function depthsOf(numbers: Numbers): Depths {
 export function workersOf({ nodes }: Pick<Status, 'nodes'>): WorkerUse {
   const { alive, slots, slotsInUse, leases } = nodes;
   return { nodes: alive, slots, slotsInUse, leases, use: slots === 0 ? null : slotsInUse / slots };
+}
+
+/** Converts the numbers of flows. `failed`: counted up to `max` + 1. */
+export function flowCountsOf(
+  { flows: { open, more, oldestMs } }: Pick<Status, 'flows'>,
+  { failed, max }: { readonly failed: number; readonly max: number },
+): FlowCounts {
+  return {
+    open: atLeast(open, more),
+    failed: atLeast(Math.min(failed, max), failed > max),
+    oldestMs,
+  };
 }
 
 export function warningsOf({ warnings }: Status): readonly Warning[] {

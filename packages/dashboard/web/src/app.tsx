@@ -7,6 +7,8 @@ import { short } from './format/numbers.ts';
 import { visible } from './format/text.ts';
 import { AuditPage } from './pages/audit.tsx';
 import { DeadPage } from './pages/dead.tsx';
+import { FlowPage } from './pages/flow.tsx';
+import { FlowsPage } from './pages/flows.tsx';
 import { HealthPage } from './pages/health.tsx';
 import { JobPage } from './pages/job.tsx';
 import { JobsPage } from './pages/jobs.tsx';
@@ -18,6 +20,7 @@ import { QueuesPage } from './pages/queues.tsx';
 import { SchedulesPage } from './pages/schedules.tsx';
 import { Empty } from './ui/frame/answer.tsx';
 import { Boundary } from './ui/frame/boundary.tsx';
+import { countText } from './ui/counts.tsx';
 import { Num } from './ui/numbers.tsx';
 import { Page } from './ui/frame/page.tsx';
 import { Shell } from './ui/frame/shell.tsx';
@@ -30,6 +33,8 @@ const pages: Readonly<Record<string, ComponentType>> = {
   '/queues': QueuesPage,
   '/jobs': JobsPage,
   '/jobs/:id': JobPage,
+  '/flows': FlowsPage,
+  '/flows/:id': FlowPage,
   '/nodes': NodesPage,
   '/dead': DeadPage,
   '/schedules': SchedulesPage,
@@ -92,6 +97,7 @@ function EntryCount({ to }: { readonly to: string }): ReactNode {
   const { dead, running } = live.totals;
   const lost = live.nodes.filter(({ state, overdue }) => state === 'lost' || overdue).length;
   if (to === '/jobs' && running.count > 0) return `${short(running.count)} running`;
+  if (to === '/flows' && live.flows.open.count > 0) return `${countText(live.flows.open)} open`;
   if (to === '/dead' && dead.count > 0) return <Num value={dead.count} />;
   if (to === '/nodes' && lost > 0) return `${lost} lost`;
   return to === '/health' && live.warnings.length > 0 ? live.warnings.length : null;

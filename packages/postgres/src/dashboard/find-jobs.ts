@@ -22,6 +22,8 @@ export interface FindFilter {
   readonly field?: { readonly path: readonly string[]; readonly value: string };
   /** Node that runs it, or ran it last. */
   readonly node?: string;
+  /** Flow that it belongs to, and the name of its step there. */
+  readonly flow?: { readonly id: string; readonly step?: string };
 }
 
 /** One page of the jobs that match a filter. */
@@ -44,7 +46,8 @@ export interface Found {
 /**
  * Finds a page of jobs in the order of their ids, newest first. Each table is read backwards along its index
  * on id, up to `walkMax` rows, so rare matches take several pages. Other indexes lead straight to delayed
- * jobs, and to the waiting jobs of a key: if there are fewer than `walkMax`, all of them are read.
+ * jobs, to the waiting jobs of a key, and to the jobs of a flow: if there are fewer than `walkMax` (of a flow:
+ * 150,000), all of them are read.
  */
 export async function findJobs(database: Database, options: FindOptions): Promise<Found> {
   const { limit, walkMax } = options;
@@ -53,7 +56,7 @@ export async function findJobs(database: Database, options: FindOptions): Promis
       const straight = straightTo(database, source, options);
       if (straight !== undefined) {
         const walk = await walked(database, straight, options);
-        if (walk.seen < walkMax) return { ...walk, lowest: null };
+        if (walk.seen < straightMax(options)) return { ...walk, lowest: null };
       }
       return walked(database, backwards(database, source, options), options);
     }),
@@ -85,11 +88,12 @@ export async function countFound(
       const straight = straightTo(database, source, { ...options, limit: max });
       const rows = straight ?? backwards(database, source, { ...options, limit: options.walkMax });
       const found = await sql<{ fitting: number; seen: number }>`
-        select count(*) filter (where ${fits(options)})::integer as fitting, count(*)::integer as seen from (${rows}) t`.execute(
+        select count(*) filter (where ${fits(database, { ...options, limit: max })})::integer as fitting, count(*)::integer as seen from (${rows}) t`.execute(
         database.kysely,
       );
       const { fitting = 0, seen = 0 } = found.rows[0] ?? {};
-      return { fitting, ended: seen < options.walkMax };
+      const most = straight === undefined ? options.walkMax : straightMax(options);
+      return { fitting, ended: seen < most };
     }),
   );
   const count = parts.reduce((sum, { fitting }) => sum + fitting, 0);
@@ -130,7 +134,7 @@ interface Walk {
 /** Reads the rows of a source, and tests which of them match. */
 async function walked(database: Database, rows: RawBuilder<unknown>, options: FindOptions): Promise<Walk> {
   const found = await sql<Walk>`
-    with walked as materialized (select t.id, ${fits(options)} as fits from (${rows}) t)
+    with walked as materialized (select t.id, ${fits(database, options)} as fits from (${rows}) t)
     select array(select w.id from walked w where w.fits order by w.id desc limit ${options.limit + 1})::text[] as ids,
            (select count(*) from walked)::integer as seen,
            (select w.id::text from walked w order by w.id limit 1) as lowest`.execute(database.kysely);
@@ -147,27 +151,39 @@ function backwards(database: Database, source: Source, options: FindOptions): Ra
   const from = ids(options);
   switch (source) {
     case 'queue':
-      return sql`select t.id, t.queue, t.task, t.key, t.errors, ${payload(options)} as payload, ${noNode} as node,
-                        ${waiting(database, options)} as status
+      return sql`select ${columns(options)}, ${noNode} as node, ${waiting(database, options)} as status
                  from ${table('queue')} t where ${from} ${end}`;
     case 'items':
       // columns by name: a viewer may not read all of them
-      return sql`select t.id, t.queue, t.task, t.key, t.errors, t.payload, w.lock_key as node,
+      return sql`select t.*, w.lock_key as node,
                         case when w.lock_key is null then 'ready' else 'running' end as status
                  from (select i.id, i.lock_key from ${table('work_item')} i offset 0) w
                  cross join lateral (
-                   select t.id, t.queue, t.task, t.key, t.errors, ${payload(options)} as payload from ${table('queue')} t
+                   select ${columns(options)} from ${table('queue')} t
                    where t.id = w.id offset 0) t
                  where ${from} ${end}`;
     case 'dead_letter':
-      return sql`select t.id, t.queue, t.task, t.key, t.errors, ${payload(options)} as payload, t.node, 'dead' as status
+      return sql`select ${columns(options)}, t.node, 'dead' as status
                  from ${table('dead_letter')} t where ${from} ${end}`;
     case 'history':
-      return sql`select t.id, t.queue, t.task, t.key, t.errors, ${payload(options)} as payload, t.node, t.outcome as status
+      return sql`select ${columns(options)}, t.node, t.outcome as status
                  from ${table('history')} t where ${from} ${end}`;
     default:
       return unreachable(source);
   }
+}
+
+/** Returns SQL for the columns that every source has, by name: a viewer may not read all of them. */
+function columns(options: FindFilter): RawBuilder<unknown> {
+  return sql`t.id, t.queue, t.task, t.key, t.flow, t.step, t.errors, ${payload(options)} as payload`;
+}
+
+/** Rows of a flow that are read from each table: reading and sorting them takes a quarter of a second. */
+const ofFlowMax = 150_000;
+
+/** Returns the rows at which a straight way ends. */
+function straightMax({ flow, walkMax }: Pick<FindOptions, 'flow' | 'walkMax'>): number {
+  return flow === undefined ? walkMax : Math.max(walkMax, ofFlowMax);
 }
 
 /**
@@ -178,13 +194,13 @@ function straightTo(
   source: Source,
   options: FindOptions,
 ): RawBuilder<unknown> | undefined {
+  if (options.flow !== undefined) return ofFlow(database, source, options);
   if (source !== 'queue') return undefined;
   const { status, key, queue, walkMax } = options;
   const jobs = sql.table(`${database.schema}.queue`);
-  const columns = sql`t.id, t.queue, t.task, t.key, t.errors, ${payload(options)} as payload, ${noNode} as node,
-                      ${waiting(database, options)} as status`;
+  const all = sql`${columns(options)}, ${noNode} as node, ${waiting(database, options)} as status`;
   if (status === 'delayed') {
-    return sql`select * from (select ${columns} from ${jobs} t where t.run_after is not null order by t.run_after limit ${walkMax}) t
+    return sql`select * from (select ${all} from ${jobs} t where t.run_after is not null order by t.run_after limit ${walkMax}) t
                where ${ids(options)}`;
   }
   if (status !== 'pending' || key === undefined) return undefined;
@@ -199,11 +215,44 @@ function straightTo(
       : sql`select ${queue}::text as queue`;
   return sql`select * from (
       select l.* from (${names}) n cross join lateral (
-        select ${columns} from ${jobs} t
+        select ${all} from ${jobs} t
         where t.run_after is null and t.queue = n.queue and t.key = ${key}
         order by t.queue, t.key, t.priority, t.seq limit ${walkMax}) l
       limit ${walkMax}) t
     where ${ids(options)}`;
+}
+
+/**
+ * Returns SQL for the rows of a flow, by the indexes on flow and step; {@link fits} leaves out those before the
+ * cursor, so that the rows read can be counted. Work items are few, and walked.
+ */
+function ofFlow(database: Database, source: Source, options: FindOptions): RawBuilder<unknown> | undefined {
+  const table = sql.table(`${database.schema}.${source}`);
+  const end = sql`where ${isOfFlow(database, options)} limit ${straightMax(options)}`;
+  switch (source) {
+    case 'items':
+      return undefined;
+    case 'queue':
+      return sql`select ${columns(options)}, ${noNode} as node, ${waiting(database, options)} as status from ${table} t ${end}`;
+    case 'dead_letter':
+      return sql`select ${columns(options)}, t.node, 'dead' as status from ${table} t ${end}`;
+    case 'history':
+      return sql`select ${columns(options)}, t.node, t.outcome as status from ${table} t ${end}`;
+    default:
+      return unreachable(source);
+  }
+}
+
+/** Returns the condition that a job is of the filter's flow and step. */
+function isOfFlow({ schema }: Database, { flow }: FindFilter): RawBuilder<boolean> {
+  if (flow === undefined) return sql<boolean>`true`;
+  const { id, step } = flow;
+  const steps = sql.table(`${schema}.flow_step`);
+  const ofStep =
+    step === undefined
+      ? sql``
+      : sql`and t.step = (select s.step from ${steps} s where s.flow = ${id}::uuid and s.name = ${step})`;
+  return sql<boolean>`t.flow = ${id}::uuid ${ofStep}`;
 }
 
 /** Returns SQL for the status of a row of QUEUE, looked up only if the filter has a status. */
@@ -219,8 +268,8 @@ function payload({ field }: FindFilter): RawBuilder<unknown> {
 }
 
 /** Reports whether some of the rows read may not match. */
-function isWide({ status, queue, task, key, error, field, node }: FindFilter): boolean {
-  return [status === 'dead' ? undefined : status, queue, task, key, error, field, node].some(
+function isWide({ status, queue, task, key, error, field, node, flow }: FindFilter): boolean {
+  return [status === 'dead' ? undefined : status, queue, task, key, error, field, node, flow].some(
     (part) => part !== undefined,
   );
 }
@@ -234,13 +283,15 @@ function ids({ after, since, until }: FindOptions): RawBuilder<boolean> {
   return parts.length === 0 ? sql<boolean>`true` : sql<boolean>`${sql.join(parts, sql` and `)}`;
 }
 
-function fits({ status, queue, task, key, error, field, node }: FindFilter): RawBuilder<boolean> {
+function fits(database: Database, options: FindOptions): RawBuilder<boolean> {
+  const { status, queue, task, key, error, field, node, flow } = options;
   const parts = [
     ...(status === undefined ? [] : [sql`t.status = ${status}`]),
     ...(queue === undefined ? [] : [sql`t.queue = ${queue}`]),
     ...(task === undefined ? [] : [sql`t.task = ${task}`]),
     ...(key === undefined ? [] : [sql`t.key = ${key}`]),
     ...(node === undefined ? [] : [sql`t.node = ${node}`]),
+    ...(flow === undefined ? [] : [isOfFlow(database, options), ids(options)]),
     ...(error === undefined
       ? []
       : [sql`position(lower(${error}) in lower(t.errors -> -1 ->> 'message')) > 0`]),

@@ -15,6 +15,8 @@ export type { GroupedDead, GroupedFilter, GroupedOptions, GroupedPage } from './
 export { groupOf, listGroupedDead } from './dead-groups.ts';
 export type { FindFilter, FindOptions, Found } from './find-jobs.ts';
 export { countFound, findJobs, timeOfId } from './find-jobs.ts';
+export type { FindFlowsOptions, FoundFlows, StepEnd } from './flows.ts';
+export { countFailedFlows, findFlows, listStepEnds, readFlowNames } from './flows.ts';
 export type { SavedState, ServerInfo, TableSize } from './installation.ts';
 export { readClock, readPolicyStates, readServer, readTables } from './installation.ts';
 export type { Before, ListedJob } from './job-rows.ts';

@@ -1,6 +1,8 @@
 import { isUuid } from '@pgqueue/core/internal';
+import type { SelectQueryBuilder } from 'kysely';
 import { sql } from 'kysely';
 import type { Database } from '../connection/database.ts';
+import type { Tables } from '../connection/tables.ts';
 import type { Target } from '../connection/target.ts';
 import type { Page } from './page.ts';
 import { badCursor, checkLimit, checkTexts, pageOf } from './page.ts';
@@ -124,11 +126,7 @@ export async function listFlows(database: Database, options: FlowListOptions): P
   checkLimit(limit);
   checkTexts({ name, key });
   if (after !== undefined && !isUuid(after)) throw badCursor(after);
-  let query = database.kysely
-    .selectFrom('flow')
-    .select(['id', 'name', 'key', 'unique_key as uniqueKey', 'state', 'reason', 'created'])
-    .select(['deadline', 'stopping', 'ended', 'waiter'])
-    .select(sql<number>`extract(epoch from clock_timestamp() - created)::float8 * 1000`.as('ageMs'))
+  let query = ofFlows(database)
     .orderBy('id', 'desc')
     .limit(limit + 1);
   if (state !== undefined) query = query.where('state', '=', state);
@@ -137,7 +135,31 @@ export async function listFlows(database: Database, options: FlowListOptions): P
   // the index by key leaves out the empty one
   if (key !== undefined && key !== '') query = query.where('key', '<>', '');
   if (after !== undefined) query = query.where('id', '<', after);
-  const rows = await database.kysely
+  const rows = await withProgress(database, query);
+  return pageOf<FlowInfo, FlowInfo>(rows, limit, { toItem: (row) => row, cursor: ({ id }) => id });
+}
+
+/** Reads flows by their ids, newest first; unknown ones are left out. */
+export async function readFlowInfos(
+  database: Database,
+  ids: readonly string[],
+): Promise<readonly FlowInfo[]> {
+  if (ids.length === 0) return [];
+  return withProgress(database, ofFlows(database).where('id', '=', sql<string>`any (${ids}::uuid[])`));
+}
+
+type FlowQuery = SelectQueryBuilder<Tables, 'flow', Omit<FlowInfo, 'progress'>>;
+
+function ofFlows({ kysely }: Database): FlowQuery {
+  return kysely
+    .selectFrom('flow')
+    .select(['id', 'name', 'key', 'unique_key as uniqueKey', 'state', 'reason', 'created'])
+    .select(['deadline', 'stopping', 'ended', 'waiter'])
+    .select(sql<number>`extract(epoch from clock_timestamp() - created)::float8 * 1000`.as('ageMs'));
+}
+
+async function withProgress({ kysely }: Database, query: FlowQuery): Promise<readonly FlowInfo[]> {
+  return kysely
     .selectFrom(query.as('f'))
     .innerJoinLateral(
       (steps) => steps.selectFrom('flow_step as s').select(progress).whereRef('s.flow', '=', 'f.id').as('p'),
@@ -146,7 +168,6 @@ export async function listFlows(database: Database, options: FlowListOptions): P
     .selectAll()
     .orderBy('f.id', 'desc')
     .execute();
-  return pageOf<FlowInfo, FlowInfo>(rows, limit, { toItem: (row) => row, cursor: ({ id }) => id });
 }
 
 const progress = sql<FlowProgress>`jsonb_build_object(
@@ -160,7 +181,8 @@ type StepRow = Omit<StepInfo, 'needs' | 'layer'> & {
 
 /**
  * Reads a flow with all of its steps, in one statement and so in one snapshot. Undefined: there is none.
- * Served by the primary keys of flow, flow_step and flow_result, and by flow_need_step.
+ * Served by the primary keys of flow, flow_step and flow_result, and by flow_need_step. An EXISTS in place of the
+ * look for a signal's value would let the planner hash all results of all flows.
  */
 export async function readFlow({ query, schema }: Target, id: string): Promise<FlowDetails | undefined> {
   const rows = await query<{ readonly flow: Omit<FlowInfo, 'progress'>; readonly step: StepRow | null }>(
@@ -172,8 +194,8 @@ export async function readFlow({ query, schema }: Target, id: string): Promise<F
        select s.step, s.name, s.kind, s.state, s.outcome, s.wants, s.added, s.done, s.failed as dead, s.other,
               s.stop_after as "stopAfter", s.stop as stopping, extract(epoch from s.delay)::float8 * 1000 as "delayMs",
               s.due, s.opened, s.ended, coalesce(n.needs, '[]') as needs,
-              s.kind = 'signal' and exists (
-                select from ${schema}.flow_result r where r.flow = s.flow and r.step = s.step) as signalled
+              s.kind = 'signal' and (
+                select r.job from ${schema}.flow_result r where r.flow = s.flow and r.step = s.step limit 1) is not null as signalled
        from ${schema}.flow_step s
        left join (
          select n.step, jsonb_agg(jsonb_build_array(n.needed, n.condition) order by n.needed) as needs

@@ -9,6 +9,11 @@ import type {
   DeadQuery,
   Doctor,
   Explanation,
+  FlowPage,
+  FlowResults,
+  FlowResultsQuery,
+  FlowsPage,
+  FlowsQuery,
   Health,
   JobPage,
   JobsPage,
@@ -98,6 +103,35 @@ export function useExplanation(id: string, status: string): UseQueryResult<Expla
     retry: false,
     refetchInterval: useEvery(renewEveryMs.explain),
   });
+}
+
+export function useFlows(query: FlowsQuery): UseQueryResult<FlowsPage> {
+  return useAnswer({ name: 'flows', path: 'flows', query: { ...query } });
+}
+
+/** Steps up to which a flow is read at the shortest interval; larger ones are read less often. */
+const smallFlow = 500;
+const seldom = 8;
+
+/** Reads one flow with its steps. Another flow's answer is never shown in the meantime. */
+export function useFlow(id: string): UseQueryResult<FlowPage> {
+  const every = useEvery(renewEveryMs.flow);
+  return useQuery<FlowPage>({
+    queryKey: ['flow', id],
+    queryFn: (context) => get<FlowPage>(`flows/${encodeURIComponent(id)}`, {}, asking(context)),
+    refetchInterval: ({ state: { data } }) => {
+      if (every === false) return false;
+      if (data === undefined) return every;
+      const { flow, steps } = data;
+      return every * (flow.state === 'open' ? Math.min(seldom, Math.ceil(steps.length / smallFlow)) : seldom);
+    },
+    retry: false,
+  });
+}
+
+export function useFlowResults(flow: string, query: FlowResultsQuery): UseQueryResult<FlowResults> {
+  const path = `flows/${encodeURIComponent(flow)}/results`;
+  return useAnswer({ name: 'flow-results', path, query: { ...query } });
 }
 
 export function useNodes(): UseQueryResult<Nodes> {

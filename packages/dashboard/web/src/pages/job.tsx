@@ -1,5 +1,5 @@
-import { Anchor, CopyButton, Tooltip, ActionIcon } from '@mantine/core';
-import { IconCheck, IconCopy, IconExternalLink } from '../ui/icons.ts';
+import { Anchor } from '@mantine/core';
+import { IconExternalLink } from '../ui/icons.ts';
 import type { ReactNode } from 'react';
 import { useParams } from 'wouter';
 import type { JobPage as Job } from '../../../src/contract.ts';
@@ -7,6 +7,7 @@ import { ApiProblem } from '../api/client.ts';
 import { useJob } from '../api/queries.ts';
 import { counted } from '../format/numbers.ts';
 import { visible } from '../format/text.ts';
+import { CopyId } from '../ui/copy-id.tsx';
 import { Answer, Empty } from '../ui/frame/answer.tsx';
 import { Page } from '../ui/frame/page.tsx';
 import { Panel } from '../ui/frame/panel.tsx';
@@ -66,20 +67,6 @@ function Heading({ id, job }: { readonly id: string; readonly job: Job | undefin
         <CopyId id={id} />
       </span>
     </span>
-  );
-}
-
-function CopyId({ id }: { readonly id: string }): ReactNode {
-  return (
-    <CopyButton value={id}>
-      {({ copied, copy }) => (
-        <Tooltip label={copied ? 'Copied' : 'Copy the id'}>
-          <ActionIcon variant="subtle" color="gray" size="sm" onClick={copy} aria-label="Copy the id">
-            {copied ? <IconCheck size={14} aria-hidden /> : <IconCopy size={14} aria-hidden />}
-          </ActionIcon>
-        </Tooltip>
-      )}
-    </CopyButton>
   );
 }
 

@@ -15,14 +15,16 @@ import { SelectionBar } from './jobs/selection-bar.tsx';
 type FilterName = (typeof filterNames)[number];
 
 /**
- * Builds the server's filter from the address: drops unknown states, and a field or value without the other.
+ * Builds the server's filter from the address: drops unknown states, a field or value without the other, and a
+ * step without its flow.
  */
 function filterOf(values: { readonly [name in FilterName]?: string }): JobFilter {
-  const { status, field, value, ...rest } = values;
+  const { status, field, value, flow, step, ...rest } = values;
   const known = statuses.includes(status as JobStatus);
   return {
     ...rest,
     ...(known && { status: status as JobStatus }),
+    ...(flow !== undefined && { flow, ...(step !== undefined && { step }) }),
     ...(field !== undefined && value !== undefined && { field, value }),
   };
 }

@@ -29,6 +29,8 @@ export function Facts({ job }: { readonly job: Job }): ReactNode {
         <Name text={job.task} />
       </To>,
     ],
+    job.flow !== null && ['Flow', <FlowLink key="flow" flow={job.flow} />],
+    job.flow !== null && ['Step', <StepLink key="step" flow={job.flow} />],
     ['Priority', job.priority],
     ['Tries', limited(job.tries, job.maxTries)],
     ['Crashes', limited(job.crashes, job.maxCrashes)],
@@ -64,6 +66,27 @@ export function Facts({ job }: { readonly job: Job }): ReactNode {
     <Panel title="Job">
       <FactList facts={all.filter((fact) => fact !== false)} />
     </Panel>
+  );
+}
+
+interface FlowProps {
+  readonly flow: NonNullable<Job['flow']>;
+}
+
+function FlowLink({ flow: { id, name } }: FlowProps): ReactNode {
+  return (
+    <To to={`/flows/${encodeURIComponent(id)}`}>
+      <Name text={name ?? id} />
+    </To>
+  );
+}
+
+function StepLink({ flow: { id, step } }: FlowProps): ReactNode {
+  if (step === null) return <Nothing says="no longer kept" />;
+  return (
+    <To to={to(`/flows/${encodeURIComponent(id)}`, { step })}>
+      <Name text={step} />
+    </To>
   );
 }
 

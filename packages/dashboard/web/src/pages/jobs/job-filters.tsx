@@ -17,6 +17,8 @@ export const filterNames = [
   'error',
   'field',
   'value',
+  'flow',
+  'step',
 ] as const;
 
 export const statuses: readonly JobStatus[] = [
@@ -67,6 +69,17 @@ export function JobFilters({ values, set, any, operator }: JobFiltersProps): Rea
           {values.field !== undefined && (
             <TextFilter label="is" value={values.value} onChange={(value) => set({ value })} />
           )}
+        </>
+      )}
+      {values.flow !== undefined && (
+        <>
+          <TextFilter
+            label="Flow"
+            width={290}
+            value={values.flow}
+            onChange={(flow) => set({ flow, ...(flow === undefined && { step: undefined }) })}
+          />
+          <TextFilter label="Step" value={values.step} onChange={(step) => set({ step })} />
         </>
       )}
       {any && (

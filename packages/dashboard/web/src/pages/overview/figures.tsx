@@ -1,12 +1,13 @@
 import type { ReactNode } from 'react';
-import type { LiveSnapshot, Overview, Quantiles } from '../../../../src/contract.ts';
+import type { FlowCounts, FlowState, LiveSnapshot, Overview, Quantiles } from '../../../../src/contract.ts';
 import { counted, percent, perSecond } from '../../format/numbers.ts';
 import { span } from '../../format/times.ts';
 import { CountOf, sum } from '../../ui/counts.tsx';
 import { Num } from '../../ui/numbers.tsx';
 import type { Figure } from '../../ui/frame/panel.tsx';
 import { Figures } from '../../ui/frame/panel.tsx';
-import { Nothing } from '../../ui/text.tsx';
+import { to } from '../../ui/lists/filters.tsx';
+import { Nothing, To } from '../../ui/text.tsx';
 import { Span } from '../../ui/time.tsx';
 
 interface NowProps {
@@ -60,7 +61,41 @@ export function NowFigures({ overview, live, queue }: NowProps): ReactNode {
       tone: now.dead.count > 0 ? 'bad' : undefined,
     },
   ];
-  return <Figures figures={figures} />;
+  const flows = queue === undefined ? flowFigures(live?.flows ?? overview.flows) : [];
+  return <Figures figures={[...figures, ...flows]} />;
+}
+
+/** Figures of flows, where there are any. */
+function flowFigures({ open, failed, oldestMs }: FlowCounts): readonly Figure[] {
+  return [
+    ...(open.count === 0
+      ? []
+      : [
+          {
+            label: 'Open flows',
+            value: <FlowLink state="open" of={open} />,
+            note: oldestMs === null ? undefined : `oldest ${span(oldestMs)}`,
+          },
+        ]),
+    ...(failed.count === 0
+      ? []
+      : [
+          {
+            label: 'Failed flows',
+            value: <FlowLink state="failed" of={failed} />,
+            note: 'last 7 days',
+            tone: 'bad' as const,
+          },
+        ]),
+  ];
+}
+
+function FlowLink({ state, of }: { readonly state: FlowState; readonly of: FlowCounts['open'] }): ReactNode {
+  return (
+    <To to={to('/flows', { state })}>
+      <CountOf of={of} />
+    </To>
+  );
 }
 
 /** Tells why leases exceed the slots in use, where they do. */

@@ -12,6 +12,7 @@ import {
   IconMoon,
   IconScale,
   IconServer,
+  IconSitemap,
   IconSun,
   IconUsers,
 } from '../icons.ts';
@@ -34,6 +35,7 @@ export const entries: readonly Entry[] = [
   { to: '/keys', name: 'Keys', letter: 'k', icon: IconUsers },
   { to: '/queues', name: 'Queues', letter: 'q', icon: IconList },
   { to: '/jobs', name: 'Jobs', letter: 'j', icon: IconActivity },
+  { to: '/flows', name: 'Flows', letter: 'f', icon: IconSitemap },
   { to: '/nodes', name: 'Nodes', letter: 'n', icon: IconServer },
   { to: '/dead', name: 'Dead letters', letter: 'd', icon: IconMailX },
   { to: '/schedules', name: 'Schedules', letter: 's', icon: IconCalendarTime },
