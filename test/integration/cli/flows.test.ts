@@ -2,7 +2,7 @@ import { beforeEach, describe, expect, test } from 'vitest';
 import { cliOf, parseCli } from '../../support/cli.ts';
 import type { CliResult } from '../../support/cli.ts';
 import { useDatabase } from '../../support/database.ts';
-import { flowsOf } from '../../support/flows.ts';
+import { flowsOf } from '../../support/flows/flow-seed.ts';
 
 const own = useDatabase();
 const { reset, sql } = own;

@@ -1,5 +1,5 @@
 import { expect } from 'vitest';
-import { flowsOf } from '../../support/flows.ts';
+import { flowsOf } from '../../support/flows/flow-seed.ts';
 import type { Seed } from '../../support/seed.ts';
 
 const long = `'2026-01-01T00:00:00Z'`;

@@ -2,7 +2,7 @@ import { createOperator } from '@pgqueue/postgres';
 import type { FlowsOperator } from '@pgqueue/postgres';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { useDatabase } from '../../support/database.ts';
-import { assertSound, flowsOf } from '../../support/flows.ts';
+import { assertSound, flowsOf } from '../../support/flows/flow-seed.ts';
 import { hostileTexts } from '../../support/hostile.ts';
 
 const own = useDatabase();

@@ -3,7 +3,7 @@ import type { FlowsOperator } from '@pgqueue/postgres';
 import { waitingText } from '@pgqueue/postgres/internal';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { useDatabase } from '../../support/database.ts';
-import { assertSound, flowsOf } from '../../support/flows.ts';
+import { assertSound, flowsOf } from '../../support/flows/flow-seed.ts';
 
 const own = useDatabase();
 const { operator, reset, sql } = own;

@@ -95,8 +95,8 @@ export interface FlowsOperator {
   readonly cancel: (id: string, options?: { readonly reason?: string }) => Promise<'cancelling' | 'ended'>;
   /**
    * Runs what failed again: dead jobs, and jobs that were cancelled or expired as far as history reaches. Steps
-   * that were skipped because of them wait again. `step`: only what failed in this step and behind it. Removes
-   * the flow's deadline.
+   * that were skipped because of them wait again. `step`: only what failed in this step and behind it. A flow
+   * that had ended has no deadline any more.
    * @throws {PgQueueError} `not_found`
    */
   readonly retry: (id: string, options?: { readonly step?: string }) => Promise<FlowRetry>;

@@ -4,9 +4,9 @@ import type { Producer } from '@pgqueue/producer';
 import { createScheduler } from '@pgqueue/scheduler';
 import type { SchedulerOptions } from '@pgqueue/scheduler';
 import type { WorkerOptions } from '@pgqueue/worker';
-import { emptying } from './empty.ts';
-import type { TestWorker, WorkerBench } from './worker-bench.ts';
-import { openWorkerBench, until } from './worker-bench.ts';
+import { emptying } from '../empty.ts';
+import type { TestWorker, WorkerBench } from '../worker-bench.ts';
+import { openWorkerBench, until } from '../worker-bench.ts';
 
 /** A bench for flows: with a scheduler, and a producer that sends hints. */
 export interface FlowBench extends Omit<WorkerBench, 'worker' | 'dispatch' | 'producer'> {

@@ -1,6 +1,6 @@
 import type { Operator } from '@pgqueue/postgres';
 import { expect } from 'vitest';
-import type { Seed } from './seed.ts';
+import type { Seed } from '../seed.ts';
 
 /** A step as `start_flow` takes it; `jobs` may be their number. */
 export interface SeedStep {
