@@ -25,7 +25,7 @@ export interface WorkOrder {
   readonly capacity: number;
   /** First of the jobs that are counted separately as well, in {@link Progress.watched}. */
   readonly watchFrom?: number;
-  /** Of those, only the last of each so many is counted: of a flow with so many jobs, its last one. Default 1. */
+  /** Counts only the last of each this many of those jobs: the last job of a flow with this many jobs. Default 1. */
   readonly watchEvery?: number;
   /** No jobs will come: progress is sent every 5 s only. */
   readonly idle?: boolean;

@@ -1,4 +1,4 @@
-import type { JobContext, NewJob } from '@pgqueue/core';
+import type { JobContext } from '@pgqueue/core';
 import { defineTask, flow, giveUp, implement, signal } from '@pgqueue/core';
 import { afterEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
@@ -97,7 +97,7 @@ describe('a signal', () => {
   const approved = flow('approved')
     .step('ok', signal(z.any()))
     // the schema of the signal is wider than that of the task
-    .step('publish', publish.job({}) as NewJob, { needs: ['ok'] });
+    .step('publish', publish.job({}), { needs: ['ok'] });
 
   test('is read as the schema of the task gives it', async () => {
     await bench.start([implement(publish, async (_, { needs }) => needs.ok.one())]);

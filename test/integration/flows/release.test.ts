@@ -1,7 +1,7 @@
 import { beforeEach, expect, test } from 'vitest';
 import { useDatabase } from '../../support/database.ts';
 import { emptying, flowTables } from '../../support/empty.ts';
-import { flowsOf } from '../../support/flows.ts';
+import { flowsOf } from '../../support/flows/flow-seed.ts';
 
 const own = useDatabase();
 const { sql, reset } = own;

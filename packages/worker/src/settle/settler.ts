@@ -108,10 +108,7 @@ export function createSettler({ database, observe, hints, onRows, onAccepted }: 
   const settle = (together: readonly Ended[]): void => {
     if (together.length === 0) return;
     backlog.add(together.length, bytesOfAll(together));
-    const alone = together.filter(addsJobs);
-    for (const one of alone) singles.settle([one]);
-    if (alone.length < together.length)
-      singles.settle(alone.length === 0 ? together : together.filter((one) => !addsJobs(one)));
+    for (const unit of unitsOf(together)) singles.settle(unit);
   };
   const rows = createRowSettler({
     ...common,
@@ -157,6 +154,14 @@ export function createSettler({ database, observe, hints, onRows, onAccepted }: 
     idle: idle.wait,
     abandon: () => abandoned.abort(),
   };
+}
+
+/** Splits jobs that ended together into those that one statement settles: a job that adds others goes alone. */
+function unitsOf(together: readonly Ended[]): readonly (readonly Ended[])[] {
+  const alone = together.filter(addsJobs);
+  if (alone.length === 0) return [together];
+  const others = together.filter((one) => !addsJobs(one));
+  return [...alone.map((one) => [one]), ...(others.length === 0 ? [] : [others])];
 }
 
 /** Work that must be done before jobs can be settled. */
