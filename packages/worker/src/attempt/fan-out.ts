@@ -24,7 +24,9 @@ export async function checkFanOut(task: Task, attempt: Attempt, ending: Ending):
     await checkReturned(task, result);
     const adding = { key: attempt.job.key, needs: needNames(task) };
     const rows = 'rows' in given ? given.rows : await addedRows(given.jobs, adding, 'fanOut');
-    const carried = await spanned([attempt], () => tracedRows(attempt, rows, async (traced) => traced));
+    const carried = await spanned([attempt], () =>
+      tracedRows(attempt, rows, (traced) => Promise.resolve(traced)),
+    );
     return { kind: 'fan_out', rows: carried, result };
   } catch (error) {
     return { kind: 'threw', error };

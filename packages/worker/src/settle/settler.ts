@@ -108,10 +108,7 @@ export function createSettler({ database, observe, hints, onRows, onAccepted }: 
   const settle = (together: readonly Ended[]): void => {
     if (together.length === 0) return;
     backlog.add(together.length, bytesOfAll(together));
-    const alone = together.filter(addsJobs);
-    for (const one of alone) singles.settle([one]);
-    if (alone.length < together.length)
-      singles.settle(alone.length === 0 ? together : together.filter((one) => !addsJobs(one)));
+    singles.settle(together);
   };
   const rows = createRowSettler({
     ...common,
@@ -235,7 +232,10 @@ function createSingles({
   };
   return {
     settle: (together) => {
-      waiting.push(together);
+      const alone = together.filter(addsJobs);
+      for (const one of alone) waiting.push([one]);
+      if (alone.length === 0) waiting.push(together);
+      else if (alone.length < together.length) waiting.push(together.filter((one) => !addsJobs(one)));
       if (!running) void run();
     },
     busy: () => running,
