@@ -90,6 +90,10 @@ create unique index flow_unique on flow (name, unique_key) where state = 'open' 
 create index flow_open on flow (id) where state = 'open';
 create index flow_deadline on flow (deadline) where state = 'open' and deadline is not null and stopping is null;
 create index flow_ended on flow (ended) where ended is not null;
+-- Lists of flows, newest first, by name and by key. A flow is inserted once and changed two or three times, so
+-- they cost little beside the rows of its steps.
+create index flow_name on flow (name, id);
+create index flow_key on flow (key, id) where key <> '';
 
 -- open_needs: needs that have not ended; the leader alone changes it. added, done, failed, other: counts of
 -- jobs, from tallies; they choose when the leader looks for jobs in QUEUE, and tell the outcome. stop: its
@@ -144,9 +148,11 @@ create table flow_job (
 
 -- Changes of a step's counts, one row for each call that changed them and each step, written in the
 -- transaction that changed QUEUE. No two settlements share a row, so none waits for another. The leader adds
--- them up and deletes them. step null: the flow is new, or was changed by hand.
+-- them up and deletes them. step null: the flow is new, or was changed by hand. at: for the doctor; a tally that
+-- stays is one that the leader does not take.
 create table flow_tally (
   n      bigint  generated always as identity primary key,
+  at     timestamptz not null default clock_timestamp(),
   flow   uuid    not null,
   step   integer,
   added  integer not null default 0,
@@ -1086,6 +1092,15 @@ begin
   update flow_step s set stop = true
   where s.flow = any (v_open) and s.state = 'open' and s.failed >= s.stop_after and not s.stop;
   loop
+    -- signals and timers that no blocked step waits for any more
+    loop
+      update flow_step s set state = 'ended', outcome = 'skipped', ended = v_now
+      where s.flow = any (v_open) and s.state <> 'ended' and s.kind <> 'jobs'
+        and (select n.step from flow_need n where n.flow = s.flow and n.needed = s.step limit 1) is not null
+        and (select d.step from flow_need n join flow_step d on d.flow = n.flow and d.step = n.step
+             where n.flow = s.flow and n.needed = s.step and d.state = 'blocked' limit 1) is null;
+      exit when not found;
+    end loop;
     -- jobs of an open step that are still to be enqueued count as left, unless it stops
     select array_agg(s.flow), array_agg(s.step) into v_flows, v_steps
     from flow_step s
@@ -1104,15 +1119,6 @@ begin
         outcome = case when s.failed > 0 then 'failed' when s.other > 0 or s.stop then 'cancelled' else 'done' end
     from unnest(v_flows, v_steps) as x (flow, step) where s.flow = x.flow and s.step = x.step;
     perform follow(v_flows, v_steps, v_now);
-    -- signals and timers that no blocked step waits for any more
-    loop
-      update flow_step s set state = 'ended', outcome = 'skipped', ended = v_now
-      where s.flow = any (v_open) and s.state <> 'ended' and s.kind <> 'jobs'
-        and (select n.step from flow_need n where n.flow = s.flow and n.needed = s.step limit 1) is not null
-        and (select d.step from flow_need n join flow_step d on d.flow = n.flow and d.step = n.step
-             where n.flow = s.flow and n.needed = s.step and d.state = 'blocked' limit 1) is null;
-      exit when not found;
-    end loop;
   end loop;
   v_put := release_jobs(v_open, 20);
   update flow f
@@ -1662,8 +1668,9 @@ $$;
 -- Runs what failed in a flow again: all of it, or what failed in a step and behind it (p_step). Dead jobs go back
 -- into QUEUE, and jobs that were cancelled or expired, as far as history reaches; steps that failed are open
 -- again, and those that were skipped because of them wait again. Steps that ran because of the failure have run.
--- retried; nothing: no step failed; unknown; stopping: it is being cancelled. jobs: how many are back. gone: how
--- many are not, since neither the dead letters nor history have them.
+-- retried; nothing: no step failed; unknown; stopping: it is being cancelled; key_taken: another open flow of its
+-- name has its unique key. jobs: how many are back. gone: how many are not, since neither the dead letters nor
+-- history have them.
 create function retry_flow(p_flow uuid, p_step text default null) returns table (outcome text, jobs integer, gone integer)
   language plpgsql volatile security definer
   set search_path from current
@@ -1691,6 +1698,8 @@ begin
     return;
   end if;
   perform count_tallies(array[p_flow]);
+  -- in place of those: the leader has not seen them
+  insert into flow_tally (flow) values (p_flow);
   with recursive reached as (
     select s.step from flow_step s where s.flow = p_flow and (p_step is null or s.name = p_step)
     union
@@ -1712,6 +1721,20 @@ begin
     -- all that the cancellation skipped; what a condition skipped is skipped again
     v_behind := array(select s.step from flow_step s where s.flow = p_flow and s.outcome = 'skipped');
   end if;
+  -- and signals and timers that ended since none of these waited any more
+  with recursive awaited as (
+    select x.step from unnest(v_behind) as x (step)
+    union
+    select e.step from awaited a join flow_need n on n.flow = p_flow and n.step = a.step
+      join flow_step e on e.flow = p_flow and e.step = n.needed and e.outcome = 'skipped' and e.kind <> 'jobs')
+  select array_agg(a.step) into v_behind from awaited a;
+  -- first of all, so that nothing is to be undone if its unique key is taken; who asks for that key meanwhile waits
+  begin
+    update flow f set state = 'open', ended = null, stopping = null, reason = null, deadline = null where f.id = p_flow;
+  exception when unique_violation then
+    return query select 'key_taken', 0, 0;
+    return;
+  end;
   v_dead := array(select d.id from dead_letter d where d.flow = p_flow and d.step = any (v_failed));
   select count(*) into v_back from redrive(v_dead);
   v_back := v_back + revive(p_flow, v_failed);
@@ -1721,14 +1744,8 @@ begin
   update flow_step s
   set state = 'open', outcome = null, ended = null, stop = false, due = clock_timestamp() + s.delay
   where s.flow = p_flow and s.step = any (v_failed);
-  -- their needs count anew: by the steps that have not ended
-  update flow_step s
-  set open_needs = (select count(*) from flow_need n join flow_step e on e.flow = n.flow and e.step = n.needed
-                    where n.flow = p_flow and n.step = s.step and e.state <> 'ended')
-  where s.flow = p_flow and s.step = any (v_behind);
   perform count_tallies(array[p_flow]);
   select coalesce(sum(s.failed + s.other), 0) into v_lost from flow_step s where s.flow = p_flow and s.step = any (v_failed);
-  update flow f set state = 'open', ended = null, stopping = null, reason = null, deadline = null where f.id = p_flow;
   perform judge_again(p_flow, v_behind);
   insert into flow_tally (flow) values (p_flow);
   perform pg_notify(current_schema() || ':flow', '');
@@ -1766,41 +1783,39 @@ begin
 end
 $$;
 
--- Opens or skips blocked steps whose needs have all ended: after a retry, a step may wait for nothing that is
--- still to end. Judges by the needs' outcomes as they are.
+-- Opens or skips blocked steps that wait for nothing which is still to end, as it may be after a retry. Judges by
+-- the needs' outcomes as they are. Then counts the open needs of all blocked steps anew: those that were blocked
+-- all along may wait once more for a step that is open again.
 create function judge_again(p_flow uuid, p_steps integer[]) returns void
   language plpgsql volatile
   set search_path from current
 as $$
 declare
   v_now timestamptz := clock_timestamp();
-  v_ended integer[];
 begin
   loop
-    with judged as (
-      update flow_step s
-      set state = case when v.opens then 'open' else 'ended' end, outcome = case when v.opens then null else 'skipped' end,
-          ended = case when v.opens then null else v_now end, opened = case when v.opens then v_now end,
-          due = case when v.opens then v_now + s.delay end
-      from (
-        select d.step, d.wants, count(*) as needs, count(*) filter (where e.state = 'ended') as ended,
-               count(*) filter (where e.state = 'ended' and need_met(n.condition, e.outcome)) as met
-        from flow_step d join flow_need n on n.flow = d.flow and n.step = d.step
-          join flow_step e on e.flow = n.flow and e.step = n.needed
-        where d.flow = p_flow and d.step = any (p_steps) and d.state = 'blocked'
-        group by d.step, d.wants) c
-      cross join lateral (
-        select case c.wants when 'all' then c.met = c.needs else c.met > 0 end as opens,
-               case c.wants when 'all' then c.met < c.ended else c.met = 0 and c.ended = c.needs end as skips) v
-      where s.flow = p_flow and s.step = c.step and (v.opens or v.skips)
-      returning s.step, s.outcome)
-    select array_agg(j.step) into v_ended from judged j where j.outcome = 'skipped';
-    exit when v_ended is null;
     update flow_step s
-    set open_needs = (select count(*) from flow_need n join flow_step e on e.flow = n.flow and e.step = n.needed
-                      where n.flow = p_flow and n.step = s.step and e.state <> 'ended')
-    where s.flow = p_flow and s.step = any (p_steps) and s.state = 'blocked';
+    set state = case when v.opens then 'open' else 'ended' end, outcome = case when v.opens then null else 'skipped' end,
+        ended = case when v.opens then null else v_now end, opened = case when v.opens then v_now end,
+        due = case when v.opens then v_now + s.delay end
+    from (
+      select d.step, d.wants, count(n.needed) as needs, count(*) filter (where e.state = 'ended') as ended,
+             count(*) filter (where e.state = 'ended' and need_met(n.condition, e.outcome)) as met
+      from flow_step d
+        left join flow_need n on n.flow = d.flow and n.step = d.step
+        left join flow_step e on e.flow = n.flow and e.step = n.needed
+      where d.flow = p_flow and d.step = any (p_steps) and d.state = 'blocked'
+      group by d.step, d.wants) c
+    cross join lateral (
+      select case when c.wants = 'all' or c.needs = 0 then c.met = c.needs else c.met > 0 end as opens,
+             case c.wants when 'all' then c.met < c.ended else c.met = 0 and c.ended = c.needs end as skips) v
+    where s.flow = p_flow and s.step = c.step and (v.opens or v.skips);
+    exit when not found;
   end loop;
+  update flow_step s
+  set open_needs = (select count(*) from flow_need n join flow_step e on e.flow = n.flow and e.step = n.needed
+                    where n.flow = p_flow and n.step = s.step and e.state <> 'ended')
+  where s.flow = p_flow and s.state = 'blocked';
 end
 $$;
 
@@ -5694,12 +5709,10 @@ begin
     where w.id = any (p_ids) and w.id = i.id and w.lock_token = i.token
     returning w.id, w.position, w.lock_key, w.lock_token, greatest(w.started, least(w.started + i.waited, v_now)) as started, w.dispatched, w.cancelled is not null as stop, i.outcome, i.delay_ms, i.data
   ),
-  -- If some jobs end and others go back, QUEUE is changed in two passes: so the locks are taken first, in the
+  -- QUEUE is changed in two passes, and a pass may go by the order of items: so the locks are taken first, in the
   -- order of ids as everywhere.
   locked as materialized (
-    select q.id from queue q
-    where p_outcomes && array['retry', 'snooze'] and q.id = any (p_ids) and q.id in (select g.id from gone g)
-    order by q.id for update
+    select q.id from queue q where q.id = any (p_ids) and q.id in (select g.id from gone g) order by q.id for update
   ),
   ended as (
     delete from queue q using gone g
@@ -5924,17 +5937,17 @@ create view job as
          q.expires_at, q.timeout, q.unique_key, q.payload_version, q.trace, q.created, w.position, w.pool,
          w.lock_key as node, w.started, w.lock_timeout, w.cancelled, w.progress, null::timestamptz as finished,
          null::text as reason, q.errors -> -1 as last_error, q.errors,
-         q.checkpoint is not null as has_checkpoint, coalesce(w.suspect, q.crashes > 0) as suspect
+         q.checkpoint is not null as has_checkpoint, coalesce(w.suspect, q.crashes > 0) as suspect, q.flow, q.step
   from queue q left join work_item w on w.id = q.id
   union all
   select d.id, 'dead', d.queue, d.task, d.key, d.priority, d.attributes, d.tries, d.max_tries, d.crashes, d.max_crashes, null,
          null, d.timeout, d.unique_key, d.payload_version, d.trace, d.created, null, null,
-         d.node, null, null, null, null, d.died, d.reason, d.errors -> -1, d.errors, false, false
+         d.node, null, null, null, null, d.died, d.reason, d.errors -> -1, d.errors, false, false, d.flow, d.step
   from dead_letter d
   union all
   select h.id, h.outcome, h.queue, h.task, h.key, h.priority, h.attributes, h.tries, null, h.crashes, null, null,
          null, null, h.unique_key, h.payload_version, h.trace, h.created, null, null,
-         h.node, h.started, null, null, null, h.finished, null, h.errors -> -1, h.errors, false, false
+         h.node, h.started, null, null, null, h.finished, null, h.errors -> -1, h.errors, false, false, h.flow, h.step
   from history h;
 
 -- Counts of held jobs by reason, for monitoring. at: the time of the report; compare it with the clock.

@@ -60,7 +60,8 @@ begin
   end loop;
 
   execute format('grant select on job, queue_status, overview, queue_config, policy_state, scheduler_lease, schedule_slot, scheduler_report, queue_held, activity, activity_mark, flow_step, flow_need to %I', s || '_viewer');
-  execute format('grant select (id, name, key, unique_key, state, reason, created, deadline, stopping, ended) on flow to %I', s || '_viewer');
+  execute format('grant select (id, name, key, unique_key, state, reason, created, deadline, stopping, ended, waiter) on flow to %I', s || '_viewer');
+  execute format('grant select (flow, step, job, outcome) on flow_result to %I', s || '_viewer');
   -- all columns but the tokens: a client that knows a token can settle in place of its holder
   foreach r in array array['work_queue', 'work_item'] loop
     execute format('grant select (position, id, version, pool, task, lock_key, lock_timeout, started, cancelled, progress, dispatched, together) on %I to %I', r, s || '_viewer');
@@ -68,10 +69,10 @@ begin
   execute format('grant select (jobs) on work_queue to %I', s || '_viewer');
   execute format('grant select on work_front to %I', s || '_viewer');
   execute format('grant select (id, seq, run_after, expires_at, created, timeout, priority, payload_version, tries, max_tries, crashes,
-                                max_crashes, queue, task, key, unique_key, errors) on queue to %I', s || '_viewer');
+                                max_crashes, queue, task, key, unique_key, errors, flow, step) on queue to %I', s || '_viewer');
   -- listings of jobs walk along the tables' own indexes
-  execute format('grant select (id, queue, task, key, outcome, started, finished, node, errors) on history to %I', s || '_viewer');
-  execute format('grant select (id, queue, task, key, reason, tries, crashes, created, died, node, unique_key, errors)
+  execute format('grant select (id, queue, task, key, outcome, started, finished, node, errors, flow, step) on history to %I', s || '_viewer');
+  execute format('grant select (id, queue, task, key, reason, tries, crashes, created, died, node, unique_key, errors, flow, step)
                   on dead_letter to %I', s || '_viewer');
   -- details are left out: they may quote the text that payloads were searched for
   execute format('grant select (n, at, actor, via, db_user, action, target) on audit to %I', s || '_viewer');

@@ -60,8 +60,11 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   'postgres/src/operator/doctor/checks.ts': {
     indexRows: 'names of our own indexes, from a constant',
     'jobsOfItems(schema)': 'made of the schema’s name',
+    'isLed(schema)': 'made of the schema’s name',
+    'idleSteps(schema)': 'made of the schema’s name',
+    'endlessFlows(schema)': 'made of the schema’s name',
     name: 'of our own index, a constant',
-    table: 'of our own index, a constant',
+    table: 'of our own index, or of flows, a constant',
     'schemaVersion.knows': 'a constant number',
     tomorrow: 'an expression, a constant',
   },
@@ -73,6 +76,9 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   'postgres/src/operator/doctor/mends.ts': {
     broken: 'a mend’s condition, a constant',
     'jobsOfItems(schema)': 'made of the schema’s name',
+    'idleSteps(schema)': 'made of the schema’s name',
+    'endlessFlows(schema)': 'made of the schema’s name',
+    table: 'of flows, a constant',
     'Number.MAX_SAFE_INTEGER': 'a constant number',
     error: 'made of constants',
     "isDone(schema, 'd')": 'made of constants',
@@ -137,7 +143,7 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   },
   'postgres/src/reads/jobs.ts': {
     "sql.raw(hasItem(schema, { id: 't.id' }))": 'made of the schema’s name and constants',
-    table: 'one of two names in the code',
+    home: 'one of three names in the code',
     column: 'one of two names in the code',
   },
   'postgres/src/reads/nodes.ts': {

@@ -23,7 +23,7 @@ const words =
 const sqlFiles = /^packages\/postgres\/src\/(?:statements|reads|operator)\//;
 /** Files with texts for people. A text that contains one of the words above still counts. */
 const messageFiles =
-  /^packages\/postgres\/src\/(?:operator\/(?:explain\/(?:reasons|estimate)|status)|cron\/slots)\.ts$/;
+  /^packages\/postgres\/src\/(?:operator\/(?:explain\/(?:reasons|estimate|flow-waits)|status)|cron\/slots)\.ts$/;
 /** Pure code, which has no driver to send a statement. */
 const pure = /^packages\/(?:core|lab)\//;
 /**

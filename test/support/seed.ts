@@ -1,7 +1,7 @@
 import type { Database } from '@pgqueue/postgres';
 import type { QueryResult } from 'pg';
 import { expect } from 'vitest';
-import { emptying, jobTables } from './empty.ts';
+import { emptying, flowTables, jobTables } from './empty.ts';
 
 type Columns = Readonly<Record<string, unknown>>;
 type Rows = QueryResult['rows'];
@@ -91,6 +91,7 @@ export function seedOf(database: () => Database): Seed {
       await sql(
         emptying([
           ...jobTables,
+          ...flowTables,
           'work_front',
           'schedule_slot',
           'schedule',

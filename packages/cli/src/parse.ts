@@ -17,6 +17,12 @@ export function uuid(text: string): string {
   throw new InvalidArgumentError('A job id is a UUID.');
 }
 
+/** Parses the id of a flow. */
+export function flowId(text: string): string {
+  if (isUuid(text)) return text.toLowerCase();
+  throw new InvalidArgumentError('The id of a flow is a UUID.');
+}
+
 export function uuids(text: string, before: readonly string[] = []): readonly string[] {
   return [...before, uuid(text)];
 }

@@ -6,6 +6,7 @@ import { addDev } from './commands/dev.ts';
 import { addDoctor } from './commands/doctor.ts';
 import { addEnqueue } from './commands/enqueue.ts';
 import { addExplain } from './commands/explain.ts';
+import { addFlows } from './commands/flows.ts';
 import { examples } from './commands/help.ts';
 import { addJobs } from './commands/jobs.ts';
 import { addMigrate } from './commands/migrate.ts';
@@ -82,7 +83,7 @@ export function buildProgram(redact: Redact): Command {
     addDashboard,
   ])
     add(program);
-  for (const add of [addEnqueue, addJobs, addDead, addExplain, addQueues, addNodes, addSchedules])
+  for (const add of [addEnqueue, addJobs, addDead, addFlows, addExplain, addQueues, addNodes, addSchedules])
     add(program);
   addSimulate(program);
   examples(program, [

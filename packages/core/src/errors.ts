@@ -19,7 +19,7 @@ export type ErrorCode =
   | 'node_ended'
   /** For nobody: another scheduler leads. */
   | 'leadership_lost'
-  /** For the caller: the job, node, queue or schedule does not exist, or does not exist any more. */
+  /** For the caller: the job, flow, step, node, queue or schedule does not exist, or does not exist any more. */
   | 'not_found'
   /** For the caller: the awaited job is dead. `data.error`: the error of its last attempt. */
   | 'job_dead'

@@ -6,17 +6,17 @@ create view job as
          q.expires_at, q.timeout, q.unique_key, q.payload_version, q.trace, q.created, w.position, w.pool,
          w.lock_key as node, w.started, w.lock_timeout, w.cancelled, w.progress, null::timestamptz as finished,
          null::text as reason, q.errors -> -1 as last_error, q.errors,
-         q.checkpoint is not null as has_checkpoint, coalesce(w.suspect, q.crashes > 0) as suspect
+         q.checkpoint is not null as has_checkpoint, coalesce(w.suspect, q.crashes > 0) as suspect, q.flow, q.step
   from queue q left join work_item w on w.id = q.id
   union all
   select d.id, 'dead', d.queue, d.task, d.key, d.priority, d.attributes, d.tries, d.max_tries, d.crashes, d.max_crashes, null,
          null, d.timeout, d.unique_key, d.payload_version, d.trace, d.created, null, null,
-         d.node, null, null, null, null, d.died, d.reason, d.errors -> -1, d.errors, false, false
+         d.node, null, null, null, null, d.died, d.reason, d.errors -> -1, d.errors, false, false, d.flow, d.step
   from dead_letter d
   union all
   select h.id, h.outcome, h.queue, h.task, h.key, h.priority, h.attributes, h.tries, null, h.crashes, null, null,
          null, null, h.unique_key, h.payload_version, h.trace, h.created, null, null,
-         h.node, h.started, null, null, null, h.finished, null, h.errors -> -1, h.errors, false, false
+         h.node, h.started, null, null, null, h.finished, null, h.errors -> -1, h.errors, false, false, h.flow, h.step
   from history h;
 
 -- Counts of held jobs by reason, for monitoring. at: the time of the report; compare it with the clock.

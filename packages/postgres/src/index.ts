@@ -8,6 +8,8 @@ export type { Diagnosis, Finding } from './operator/doctor/doctor.ts';
 export type { Estimate } from './operator/explain/estimate.ts';
 export type { JobExplanation } from './operator/explain/explain.ts';
 export type { Breach, Invariant } from './operator/doctor/invariants.ts';
+export type { StepWait, WaitingStep } from './operator/explain/flow-waits.ts';
+export type { FlowExplanation, FlowRetry, FlowsOperator } from './operator/flows.ts';
 export type { CancelAllOptions, CancelledJobs, JobCount, UnfinishedFilter } from './operator/cancel-all.ts';
 export type { JobsOperator, Verdicts, WaitOptions } from './operator/jobs.ts';
 export type { Actor } from './dashboard/audit.ts';
@@ -18,6 +20,18 @@ export type { Reason } from './operator/explain/reasons.ts';
 export type { QueueStatus, Status, Warning } from './operator/status.ts';
 export type { RunningJob, Top, TopOptions } from './operator/top.ts';
 export type { DeadFilter, DeadJob, DeadListOptions, DeadReason } from './reads/dead.ts';
+export type {
+  FlowDetails,
+  FlowFilter,
+  FlowInfo,
+  FlowListOptions,
+  FlowProgress,
+  FlowStatus,
+  NeedInfo,
+  OpenFlows,
+  StepInfo,
+  StepResult,
+} from './reads/flows.ts';
 export type { JobDetails, JobFilter, JobListOptions, JobSummary } from './reads/jobs.ts';
 export type { NodeInfo } from './reads/nodes.ts';
 export type { InstallationNumbers, KeyNumbers, NodeNumbers } from './reads/numbers.ts';

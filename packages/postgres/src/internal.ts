@@ -20,6 +20,7 @@ export { openLone } from './connection/single-connection.ts';
 export { answerWithinMs, askLeader } from './operator/explain/ask.ts';
 export type { Ask } from './operator/explain/explain.ts';
 export { explainJob } from './operator/explain/explain.ts';
+export { grouped, waitingSteps, waitingText, waitText } from './operator/explain/flow-waits.ts';
 export { breaches, invariants } from './operator/doctor/invariants.ts';
 export { operatorOf } from './operator/operator.ts';
 export type { Remedies } from './operator/explain/reasons.ts';
@@ -40,6 +41,7 @@ export {
   sqlState,
   wasRolledBack,
 } from './connection/pg-errors.ts';
+export { flowStates } from './reads/flows.ts';
 export { listKeys, readNumbers } from './reads/numbers.ts';
 export { readTraces } from './reads/traces.ts';
 export { peekJobs, queueLength, scanJobs } from './reads/waiting.ts';
@@ -64,6 +66,8 @@ export { advanceFlows, stopJobs, trimFlows } from './statements/flow/advance.ts'
 export type { EndInStep, NeededStep, PageOfEnds, PagePlace } from './statements/flow/results.ts';
 export { addJobs, fanOut, readNeedPage, readNeeds } from './statements/flow/results.ts';
 export { jobsJson } from './statements/enqueue/job-json.ts';
+export type { FlowRetried } from './statements/flow/operate.ts';
+export { cancelFlow, retryFlow } from './statements/flow/operate.ts';
 export type { HealthReading } from './statements/health.ts';
 export { readHealth } from './statements/health.ts';
 export type { Leadership } from './statements/lead.ts';

@@ -145,6 +145,8 @@ describe('wrong configuration is 78', () => {
       'queues set': ['mail', '--weight', '2'],
       'schedules set': ['x', '--cron', '* * * * *', '--task', 'y'],
       ...Object.fromEntries(['show', 'retry', 'cancel', 'delete'].map((verb) => [`jobs ${verb}`, [id]])),
+      ...Object.fromEntries(['show', 'retry', 'cancel'].map((verb) => [`flows ${verb}`, [id]])),
+      ...Object.fromEntries(['results', 'signal'].map((verb) => [`flows ${verb}`, [id, 'a step']])),
       ...Object.fromEntries(['pause', 'resume', 'remove'].map((verb) => [`schedules ${verb}`, ['x']])),
     };
     const withDatabase = commands.filter(([name = '']) => !['dev', 'simulate'].includes(name));

@@ -1,9 +1,10 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import { useDatabase } from '../../support/database.ts';
 import { lease } from '../../support/seed.ts';
+import { flowBreakages } from './doctor-flows.ts';
 import { elsewhere, endsOf } from './doctor-support.ts';
 
-const { database, operator, batch, insert, item, node, reset, sql } = useDatabase();
+const { database, operator, batch, insert, item, node, reset, run, sql } = useDatabase();
 const { bury, finish } = endsOf({ sql });
 
 beforeEach(reset);
@@ -274,6 +275,7 @@ const breakages: readonly Breakage[] = [
       return ['node python-1'];
     },
   },
+  ...flowBreakages({ sql, run }),
 ];
 
 describe('doctor', () => {

@@ -35,6 +35,14 @@ async function as(role: string, work: (operator: Operator) => Promise<void>): Pr
   }
 }
 
+async function startFlow(): Promise<string> {
+  const [row] = await owner.query<{ id: string }>(
+    `select flow_id as id from ${schema}.start_flow('{"name": "f", "steps": [{"name": "ok", "kind": "signal"}]}')`,
+    [],
+  );
+  return row?.id ?? '';
+}
+
 async function insert(): Promise<string> {
   const [row] = await owner.query<{ id: string }>(
     `insert into ${schema}.queue (task) values ('hello') returning id`,
@@ -55,6 +63,11 @@ describe('roles', () => {
       expect(await operator.jobs.erase([id])).toMatchObject([{ verdict: 'erased' }]);
       expect(await operator.dead.redrive({ all: true })).toMatchObject({ total: 0 });
       expect(await operator.dead.purge({ ids: [missing] })).toMatchObject({ skipped: 1 });
+      const flow = await startFlow();
+      expect(await operator.flows.signal(flow, 'ok', 'secret')).toBe('signalled');
+      expect((await operator.flows.results(flow, 'ok')).items).toMatchObject([{ result: 'secret' }]);
+      expect(await operator.flows.retry(flow)).toMatchObject({ verdict: 'nothing' });
+      expect(await operator.flows.cancel(flow)).toBe('cancelling');
       await operator.queues.pause('mail');
       await operator.queues.set('mail', { pool: 'slow' });
       await operator.schedules.set({ name: 'x', cron: '* * * * *', task: 'hello' });
@@ -75,7 +88,16 @@ describe('roles', () => {
 
   test('a viewer sees everything but payloads, and changes nothing', async () => {
     const id = await insert();
+    const flow = await startFlow();
     await as('viewer', async (operator) => {
+      expect((await operator.flows.list({ state: 'open', name: 'f' })).items[0]?.id).toBe(flow);
+      expect((await operator.flows.show(flow)).steps).toMatchObject([{ name: 'ok', signalled: false }]);
+      expect((await operator.flows.explain(flow)).steps).toMatchObject([{ step: 'ok' }]);
+      expect((await operator.status()).flows.open).toBeGreaterThan(0);
+      for (const status of [undefined, 'pending', 'running', 'dead', 'done'] as const) {
+        const of = { flow, step: 'ok', ...(status === undefined ? {} : { status }) };
+        expect((await operator.jobs.list(of)).items).toEqual([]);
+      }
       for (const status of [undefined, 'pending', 'running', 'dead', 'done'] as const) {
         const page = await operator.jobs.list(status === undefined ? {} : { status });
         expect(page.items).toHaveLength(status === undefined || status === 'pending' ? 1 : 0);
@@ -97,6 +119,10 @@ describe('roles', () => {
         () => operator.queues.pause('mail'),
         () => operator.queues.forget('mail'),
         () => operator.schedules.remove('x'),
+        () => operator.flows.results(flow, 'ok'),
+        () => operator.flows.signal(flow, 'ok'),
+        () => operator.flows.cancel(flow),
+        () => operator.flows.retry(flow),
       ]) {
         await expect(forbidden()).rejects.toMatchObject({ code: '42501' });
       }

@@ -15,6 +15,7 @@ import { useDatabase } from '../../support/database.ts';
 import { hostileTexts, hostileValues } from '../../support/hostile.ts';
 
 const id = '00000000-0000-7000-8000-000000000001';
+const flow = '00000000-0000-7000-8000-0000000000f1';
 const task = defineTask({ name: 'hello', payload: z.unknown() });
 /** True for large values. Arguments that are no payloads skip them: they would only take time. */
 const isLarge = (value: unknown): boolean => typeof value !== 'string' && !small.includes(value);
@@ -43,6 +44,9 @@ beforeEach(async () => {
   await database.query(`insert into pgqueue.queue (id, task) values ($1, 'hello') on conflict do nothing`, [
     id,
   ]);
+  await database.query('select pgqueue.start_flow($1::jsonb)', [
+    JSON.stringify({ id: flow, name: 'f', steps: [{ name: 'a', kind: 'signal' }] }),
+  ]);
 });
 afterAll(async () => {
   process.off('unhandledRejection', onLost);
@@ -57,8 +61,8 @@ const ofOperator: Calls = {
   'jobs.get': (x) => [() => operator.jobs.get(x)],
   'jobs.wait': (x) => [() => operator.jobs.wait(x, { timeout: '1ms' })],
   'jobs.list': (x) =>
-    ['status', 'queue', 'task', 'key', 'after', 'limit'].map(
-      (name) => () => operator.jobs.list({ [name]: x }),
+    ['status', 'queue', 'task', 'key', 'flow', 'step', 'after', 'limit'].map(
+      (name) => () => operator.jobs.list({ flow, [name]: x }),
     ),
   'jobs.cancel': (x) => [() => operator.jobs.cancel([x])],
   'jobs.cancelAll': (x) =>
@@ -85,6 +89,22 @@ const ofOperator: Calls = {
     () => operator.dead.purge({ ids: [x] }),
     ...['queue', 'task', 'reason', 'olderThanMs'].map((name) => () => operator.dead.purge({ [name]: x })),
   ],
+  'flows.list': (x) =>
+    ['state', 'name', 'key', 'after', 'limit'].map((name) => () => operator.flows.list({ [name]: x })),
+  'flows.show': (x) => [() => operator.flows.show(x)],
+  'flows.explain': (x) => [() => operator.flows.explain(x)],
+  'flows.results': (x) => [
+    () => operator.flows.results(x, 'a'),
+    () => operator.flows.results(flow, x),
+    ...['after', 'limit'].map((name) => () => operator.flows.results(flow, 'a', { [name]: x })),
+  ],
+  'flows.signal': (x) => [
+    () => operator.flows.signal(x, 'a'),
+    () => operator.flows.signal(flow, x),
+    () => operator.flows.signal(flow, 'a', x),
+  ],
+  'flows.cancel': (x) => [() => operator.flows.cancel(x), () => operator.flows.cancel(id, { reason: x })],
+  'flows.retry': (x) => [() => operator.flows.retry(x), () => operator.flows.retry(flow, { step: x })],
   'queues.list': () => [() => operator.queues.list()],
   'queues.pause': (x) => [() => operator.queues.pause(x)],
   'queues.resume': (x) => [() => operator.queues.resume(x)],

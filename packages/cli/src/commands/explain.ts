@@ -27,6 +27,7 @@ export function addExplain(program: Command): void {
 function explanationText({ job, reasons, start, policy }: JobExplanation): string {
   return [
     `job ${job.id} is ${job.status}: task ${job.task}, queue ${job.queue}, ${keyText(job.key)}, priority ${job.priority}, ${age(job.ageMs)} old`,
+    ...(job.flow === null ? [] : [`  (of flow ${job.flow}${job.step === null ? '' : `, step ${job.step}`})`]),
     ...reasons.map((reason) => `  - ${reasonText(reason, age)}`),
     ...(start === null ? [] : [`  ${startText(start)}`]),
     ...(policy === null ? [] : [`  (policy ${policy.name}, as of ${policy.at.toISOString()})`]),

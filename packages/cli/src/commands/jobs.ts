@@ -18,7 +18,7 @@ import { age, brief, plural, printable } from '../output/format.ts';
 import type { Output } from '../output/output.ts';
 import { facts } from '../output/table.ts';
 import type { Moment } from '../parse.ts';
-import { dateOf, moment, uuid, uuids, whole } from '../parse.ts';
+import { dateOf, flowId, moment, uuid, uuids, whole } from '../parse.ts';
 import { examples } from './help.ts';
 
 export function addJobs(program: Command): void {
@@ -40,6 +40,8 @@ interface ListOptions {
   readonly queue?: string;
   readonly task?: string;
   readonly key?: string;
+  readonly flow?: string;
+  readonly step?: string;
   readonly after?: string;
   readonly limit: number;
 }
@@ -52,17 +54,22 @@ function addList(jobs: Command): void {
     .option('--queue <queue>', 'only of this queue')
     .option('--task <task>', 'only of this task')
     .option('--key <key>', 'only of this key')
+    .option('--flow <flow>', 'only of this flow', flowId)
+    .option('--step <name>', 'only of this step of the flow')
     .option('--limit <n>', 'most jobs to show, up to 1000', whole(1, 1_000), 50)
     .option('--after <id>', 'show the page after this job (the last one shown)', uuid)
     .action((options: ListOptions, self: Command) =>
       withOperator(self, async (operator, output) => {
-        const { status, queue, task, key, after, limit } = options;
+        const { status, queue, task, key, flow, step, after, limit } = options;
+        if (step !== undefined && flow === undefined) throw new UsageError('--step needs --flow');
         const page = await operator.jobs.list({
           limit,
           ...(status === undefined ? {} : { status }),
           ...(queue === undefined ? {} : { queue }),
           ...(task === undefined ? {} : { task }),
           ...(key === undefined ? {} : { key }),
+          ...(flow === undefined ? {} : { flow }),
+          ...(step === undefined ? {} : { step }),
           ...(after === undefined ? {} : { after }),
         });
         output.answer({ jobs: page.items, next: page.next }, () => listText(page, output));
@@ -71,6 +78,7 @@ function addList(jobs: Command): void {
   examples(command, [
     ['jobs list --queue mail --key tenant-7', 'jobs of one tenant in a queue'],
     ['jobs list --status dead --limit 1000 --json', 'for a program; "next" is the next --after'],
+    ['jobs list --flow 0198a3c2-… --step pages --status dead', 'dead jobs of one step'],
   ]);
 }
 

@@ -4,7 +4,7 @@ import { withOperator } from '../context.ts';
 import { age, oneLine, percent, plural } from '../output/format.ts';
 import type { Output } from '../output/output.ts';
 import { facts } from '../output/table.ts';
-import { about } from '../output/top.ts';
+import { about, flowsText } from '../output/top.ts';
 import { examples } from './help.ts';
 import { shadowText } from '../output/shadow-text.ts';
 
@@ -42,6 +42,7 @@ function statusText(status: Status, output: Output): string {
     ],
     ...schedulerFacts(status.scheduler),
     ...(shadow === undefined ? [] : [['shadow', shadow.line] as const]),
+    ...(status.flows.open === 0 ? [] : [['flows', flowsText(status.flows)] as const]),
     ['done', `${totals.donePerSecond.toFixed(1)}/s over the last 5 minutes`],
     [
       'oldest snapshot',

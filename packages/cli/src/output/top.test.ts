@@ -58,6 +58,7 @@ const top: Top = {
     retryRate: 0.25,
     donePerSecond: 0.01,
   },
+  flows: { open: 10_000, more: true, oldestMs: 182_000 },
   nodes: { alive: 1, draining: 0, lost: 0, left: 1, overdue: 0, slots: 10, slotsInUse: 6, leases: 7 },
   oldestSnapshot: null,
   tables: [],
@@ -113,6 +114,7 @@ test('it fits 80 columns and 24 rows, and tells of everything', () => {
     'WARN (1 of 2)',
     'acme',
     'ending send',
+    'flows over 10000 open, the oldest 3m 2s old',
     'slots 6/10',
     '6/10',
   ]) {

@@ -56,7 +56,12 @@ function shared(wanted: readonly number[], available: number): readonly number[]
   return given;
 }
 
-function headOf({ leader, nodes, totals, scheduler, warnings }: Top): readonly string[] {
+/** Describes the open flows: `12 open, the oldest 3m 2s old`. */
+export function flowsText({ open, more, oldestMs }: Top['flows']): string {
+  return `${more ? 'over ' : ''}${open} open, the oldest ${age(oldestMs)} old`;
+}
+
+function headOf({ leader, nodes, totals, flows, scheduler, warnings }: Top): readonly string[] {
   const leads = leader.leader === null ? 'nobody leads' : `${leader.leader} leads (epoch ${leader.epoch})`;
   const ticks =
     scheduler === null || scheduler.stale || scheduler.ticks.p99Ms === null
@@ -75,6 +80,7 @@ function headOf({ leader, nodes, totals, scheduler, warnings }: Top): readonly s
       `pending ${count(pending)}  ready ${ready}  running ${running}  delayed ${count(delayed)}  dead ${count(dead)}`,
       `${totals.donePerSecond.toFixed(1)} done/s  retried ${percent(totals.retryRate)}`,
     ].join('  '),
+    ...(flows.open === 0 ? [] : [`flows ${flowsText(flows)}`]),
     ...(first === undefined ? [] : [`WARN${others} ${first.message}`]),
   ];
 }

@@ -23,6 +23,10 @@ create unique index flow_unique on flow (name, unique_key) where state = 'open' 
 create index flow_open on flow (id) where state = 'open';
 create index flow_deadline on flow (deadline) where state = 'open' and deadline is not null and stopping is null;
 create index flow_ended on flow (ended) where ended is not null;
+-- Lists of flows, newest first, by name and by key. A flow is inserted once and changed two or three times, so
+-- they cost little beside the rows of its steps.
+create index flow_name on flow (name, id);
+create index flow_key on flow (key, id) where key <> '';
 
 -- open_needs: needs that have not ended; the leader alone changes it. added, done, failed, other: counts of
 -- jobs, from tallies; they choose when the leader looks for jobs in QUEUE, and tell the outcome. stop: its
@@ -77,9 +81,11 @@ create table flow_job (
 
 -- Changes of a step's counts, one row for each call that changed them and each step, written in the
 -- transaction that changed QUEUE. No two settlements share a row, so none waits for another. The leader adds
--- them up and deletes them. step null: the flow is new, or was changed by hand.
+-- them up and deletes them. step null: the flow is new, or was changed by hand. at: for the doctor; a tally that
+-- stays is one that the leader does not take.
 create table flow_tally (
   n      bigint  generated always as identity primary key,
+  at     timestamptz not null default clock_timestamp(),
   flow   uuid    not null,
   step   integer,
   added  integer not null default 0,

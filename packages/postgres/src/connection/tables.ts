@@ -48,6 +48,9 @@ export interface QueueTable {
   checkpoint: unknown;
   /** Changed while it waited, or returned to waiting. */
   moved: Generated<boolean | null>;
+  /** The flow that it belongs to, and the number of its step. */
+  flow: string | null;
+  step: number | null;
 }
 
 /**
@@ -100,6 +103,8 @@ export interface HistoryTable {
   result: unknown;
   errors: AttemptError[] | null;
   trace: TraceContext | null;
+  flow: string | null;
+  step: number | null;
 }
 
 /** A job that will not run again by itself, with the error of every attempt. */
@@ -126,6 +131,8 @@ export interface DeadLetterTable {
   retry: Backoff | null;
   trace: TraceContext | null;
   errors: AttemptError[];
+  flow: string | null;
+  step: number | null;
 }
 
 /**
@@ -227,6 +234,35 @@ export interface JobView {
   errors: AttemptError[] | null;
   has_checkpoint: boolean;
   suspect: boolean;
+  flow: string | null;
+  step: number | null;
+}
+
+/** A flow: a graph of steps. */
+export interface FlowTable {
+  id: string;
+  name: string;
+  key: string;
+  unique_key: string | null;
+  state: 'open' | 'done' | 'failed' | 'cancelled';
+  reason: string | null;
+  created: Date;
+  deadline: Date | null;
+  stopping: Date | null;
+  ended: Date | null;
+  waiter: string | null;
+}
+
+/** A step of a flow, with its counts as the leader wrote them last. */
+export interface FlowStepTable {
+  flow: string;
+  step: number;
+  name: string;
+  state: 'blocked' | 'open' | 'ended';
+  added: number;
+  done: number;
+  failed: number;
+  other: number;
 }
 
 /** One queue in numbers. Ages in seconds; counts are bigints as text. */
@@ -272,6 +308,8 @@ export interface Tables {
   work_item: WorkItemView;
   history: HistoryTable;
   dead_letter: DeadLetterTable;
+  flow: FlowTable;
+  flow_step: FlowStepTable;
   node: NodeTable;
   queue_config: QueueConfigTable;
   policy_state: { part: string; epoch: BigInt8; state: unknown; saved: Date };

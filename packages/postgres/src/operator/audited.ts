@@ -2,6 +2,7 @@ import type { Database } from '../connection/database.ts';
 import type { Actor } from '../dashboard/audit.ts';
 import { audited } from '../dashboard/audit.ts';
 import type { DeadOperator } from './dead.ts';
+import type { FlowsOperator } from './flows.ts';
 import type { JobsOperator } from './jobs.ts';
 import type { Operator } from './operator-interface.ts';
 
@@ -32,6 +33,7 @@ export function withAudit(database: Database, operator: Operator, actor: Actor):
     ...operator,
     jobs: auditedJobs(operator.jobs, note),
     dead: auditedDead(operator.dead, note),
+    flows: auditedFlows(operator.flows, note),
     queues: {
       ...queues,
       pause: (queue) =>
@@ -130,6 +132,32 @@ function auditedJobs(jobs: JobsOperator, note: Note): JobsOperator {
       return note(what, () => jobs.amend(ids, amendment), verdictsOf);
     },
     erase: (ids) => note({ action: 'jobs.delete', ...idsOf(ids) }, () => jobs.erase(ids), verdictsOf),
+  };
+}
+
+/** Notes that a signal was given, and not its value. */
+function auditedFlows(flows: FlowsOperator, note: Note): FlowsOperator {
+  const asVerdict = (verdict: string): object => ({ verdict });
+  return {
+    ...flows,
+    signal: (id, step, value) =>
+      note(
+        { action: 'flows.signal', target: id, details: { step } },
+        () => flows.signal(id, step, value),
+        asVerdict,
+      ),
+    cancel: (id, options) =>
+      note(
+        { action: 'flows.cancel', target: id, details: { ...options } },
+        () => flows.cancel(id, options),
+        asVerdict,
+      ),
+    retry: (id, options) =>
+      note(
+        { action: 'flows.retry', target: id, details: { ...options } },
+        () => flows.retry(id, options),
+        (result) => result,
+      ),
   };
 }
 

@@ -91,6 +91,8 @@ const listShape: Shape<JobListOptions> = {
   queue: optional(anything),
   task: optional(anything),
   key: optional(anything),
+  flow: optional(anything),
+  step: optional(anything),
   after: optional(anything),
   limit: optional(anything),
 };

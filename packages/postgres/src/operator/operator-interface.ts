@@ -12,6 +12,7 @@ import type { NodeReset } from '../statements/node.ts';
 import type { DeadOperator } from './dead.ts';
 import type { Diagnosis } from './doctor/doctor.ts';
 import type { JobExplanation } from './explain/explain.ts';
+import type { FlowsOperator } from './flows.ts';
 import type { JobsOperator } from './jobs.ts';
 import type { Status } from './status.ts';
 import type { Top } from './top.ts';
@@ -57,6 +58,7 @@ export type ScheduleDefinition = ScheduleTimes &
 export interface Operator {
   readonly jobs: JobsOperator;
   readonly dead: DeadOperator;
+  readonly flows: FlowsOperator;
   readonly queues: {
     readonly list: () => Promise<readonly QueueInfo[]>;
     /** Stops scheduling the queue's jobs; ready and running ones go on. */

@@ -34,6 +34,7 @@ import { operateDead } from './dead.ts';
 import { diagnose } from './doctor/doctor.ts';
 import { answerWithinMs, askLeader } from './explain/ask.ts';
 import { explainJob } from './explain/explain.ts';
+import { operateFlows } from './flows.ts';
 import { operateJobs } from './jobs.ts';
 import { readStatus } from './status.ts';
 import { readTop } from './top.ts';
@@ -71,6 +72,7 @@ export function operatorOf(database: Database): Operator {
   return {
     jobs: operateJobs(database),
     dead: operateDead(database),
+    flows: operateFlows(database),
     queues: operateQueues(database),
     nodes: {
       list: () => listNodes(database),

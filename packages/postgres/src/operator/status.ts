@@ -1,5 +1,7 @@
 import { own } from '@pgqueue/core';
 import type { Database } from '../connection/database.ts';
+import type { OpenFlows } from '../reads/flows.ts';
+import { readOpenFlows } from '../reads/flows.ts';
 import { listNodes } from '../reads/nodes.ts';
 import type { QueueInfo } from '../reads/queues.ts';
 import { listQueues } from '../reads/queues.ts';
@@ -68,6 +70,7 @@ export interface Status {
     /** Jobs done per second, over the last five minutes. */
     readonly donePerSecond: number;
   };
+  readonly flows: OpenFlows;
   readonly nodes: {
     readonly alive: number;
     readonly draining: number;
@@ -102,7 +105,7 @@ const windowSeconds = 300;
  * time.
  */
 export async function readStatus(database: Database): Promise<Status> {
-  const [schemaVersion, leader, scheduler, queues, nodes, oldestSnapshot, tables, unserved] =
+  const [schemaVersion, leader, scheduler, queues, nodes, oldestSnapshot, tables, unserved, flows] =
     await Promise.all([
       readSchemaVersion(database),
       readLeader(database),
@@ -112,6 +115,7 @@ export async function readStatus(database: Database): Promise<Status> {
       readOldestSnapshot(database),
       readHotTables(database),
       readUnserved(database),
+      readOpenFlows(database),
     ]);
   const inState = (state: string): number => nodes.filter((node) => node.state === state).length;
   const alive = nodes.filter(({ state }) => state === 'alive');
@@ -122,6 +126,7 @@ export async function readStatus(database: Database): Promise<Status> {
     scheduler,
     queues: queues.map((queue) => ({ ...queue, held: heldIn(scheduler, queue) })),
     totals: totalsOf(queues),
+    flows,
     nodes: {
       alive: alive.length,
       draining: inState('draining'),

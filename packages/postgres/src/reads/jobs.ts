@@ -1,10 +1,10 @@
 import type { Attributes, JobStatus, TraceContext } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
 import { isUuid, jobStatuses, unreachable } from '@pgqueue/core/internal';
-import type { SelectQueryBuilder } from 'kysely';
+import type { AliasedExpression, SelectQueryBuilder } from 'kysely';
 import { sql } from 'kysely';
 import type { Database } from '../connection/database.ts';
-import type { AttemptError, JobView, Tables } from '../connection/tables.ts';
+import type { AttemptError, JobView, QueueTable, Tables } from '../connection/tables.ts';
 import type { Page } from './page.ts';
 import { hasItem } from './items.ts';
 import { badCursor, checkLimit, checkTexts, pageOf } from './page.ts';
@@ -50,6 +50,10 @@ export interface JobSummary {
   /** Reason of its death: `max_tries`, `crash_limit` or `gave_up`. */
   readonly reason: string | null;
   readonly lastError: AttemptError | null;
+  /** The flow that it belongs to. */
+  readonly flow: string | null;
+  /** Name of its step in the flow; also null if the flow is no longer kept. */
+  readonly step: string | null;
 }
 
 /** One job with its payload, result, checkpoint and errors. */
@@ -68,6 +72,10 @@ export interface JobFilter {
   readonly queue?: string;
   readonly task?: string;
   readonly key?: string;
+  /** Id of a flow. */
+  readonly flow?: string;
+  /** Name of a step of that flow. */
+  readonly step?: string;
 }
 
 /** One page of the jobs that match a filter. */
@@ -81,15 +89,24 @@ export interface JobListOptions extends JobFilter {
 /**
  * Lists jobs, newest first, which is the order of their ids (UUID v7). Each table is read backwards along its
  * index on id, and the read stops at the page's end; only the page's jobs are then looked up in the view. A
- * job that moves between tables meanwhile keeps its id, and so its place.
+ * job that moves between tables meanwhile keeps its id, and so its place. Jobs of a flow are found by the
+ * indexes on flow and step, and sorted.
  */
 export async function listJobs(database: Database, options: JobListOptions = {}): Promise<Page<JobSummary>> {
-  const { after, limit = 50, status, queue, task, key } = options;
+  const { after, limit = 50, status, queue, task, key, flow, step } = options;
   checkLimit(limit);
-  checkTexts({ queue, task, key });
+  checkTexts({ queue, task, key, flow, step });
   if (status !== undefined && !jobStatuses.includes(status)) {
     throw new PgQueueError('configuration', `status must be one of ${jobStatuses.join(', ')}`);
   }
+  if (flow !== undefined && !isUuid(flow)) {
+    throw new PgQueueError(
+      'configuration',
+      `flow must be the UUID of a flow, not ${JSON.stringify(flow.slice(0, 40))}`,
+    );
+  }
+  if (step !== undefined && flow === undefined)
+    throw new PgQueueError('configuration', 'a step is of a flow: give the flow, too');
   if (after !== undefined && !isUuid(after)) throw badCursor(after);
   const parts = tables(options.status).map(
     (table) => sql`(${idsIn(database, table, options).limit(limit + 1)})`,
@@ -99,7 +116,7 @@ export async function listJobs(database: Database, options: JobListOptions = {})
   const rows = await database.kysely
     .selectFrom('job')
     .selectAll()
-    .select(measures)
+    .select([...measures, stepName(database)])
     .where(sql<boolean>`id = any (${ids})`)
     .orderBy('id', 'desc')
     .execute();
@@ -135,13 +152,20 @@ function tables(status: JobStatus | undefined): readonly JobTable[] {
 
 /** Selects the ids that match the filter in one table, newest first. */
 function idsIn(
-  { kysely, schema }: Database,
+  database: Database,
   table: JobTable,
-  { status, after, ...wanted }: JobListOptions,
+  { status, after, flow, step, ...wanted }: JobListOptions,
 ): SelectQueryBuilder<Tables, keyof Tables, { id: string }> {
+  const { kysely, schema } = database;
   const isItem = table === 'work_item';
+  const home = isItem ? 'queue' : table;
   let query = kysely
-    .selectFrom(isItem ? 'queue as t' : (`${table} as t` as 'queue as t'))
+    // each has the columns that are used
+    .selectFrom(
+      (flow === undefined
+        ? `${home} as t`
+        : ofFlow(database, home, { flow, step })) as unknown as 'queue as t',
+    )
     .select('t.id')
     .orderBy('t.id', 'desc');
   for (const column of ['queue', 'task', 'key'] as const) {
@@ -166,13 +190,40 @@ function idsIn(
   return query as unknown as SelectQueryBuilder<Tables, keyof Tables, { id: string }>;
 }
 
+/**
+ * Selects a flow's rows of a table, by its index on flow and step. The fence (`offset 0`) keeps the planner
+ * from walking the index on id instead, past all jobs of others.
+ */
+function ofFlow(
+  { kysely }: Database,
+  table: Exclude<JobTable, 'work_item'>,
+  { flow, step }: { readonly flow: string; readonly step: string | undefined },
+): AliasedExpression<QueueTable, 't'> {
+  const own = { queue: 'run_after', dead_letter: 'reason', history: 'outcome' } as const;
+  let query = kysely
+    .selectFrom(table as 'queue')
+    .select(['id', 'queue', 'task', 'key', own[table] as 'run_after'])
+    .where('flow', '=', flow)
+    .offset(0);
+  if (step !== undefined) {
+    query = query.where('step', '=', (steps) =>
+      steps
+        .selectFrom('flow_step')
+        .select('flow_step.step')
+        .where('flow_step.flow', '=', flow)
+        .where('flow_step.name', '=', step),
+    );
+  }
+  return query.as('t') as unknown as AliasedExpression<QueueTable, 't'>;
+}
+
 /** Reads a job without its payload and result, for callers that may not see them. */
-export async function readSummary({ kysely }: Database, id: string): Promise<JobSummary | undefined> {
+export async function readSummary(database: Database, id: string): Promise<JobSummary | undefined> {
   if (!isUuid(id)) return undefined;
-  const row = await kysely
+  const row = await database.kysely
     .selectFrom('job')
     .selectAll()
-    .select(measures)
+    .select([...measures, stepName(database)])
     .where('id', '=', id)
     .orderBy(sql`finished nulls first`)
     .limit(1)
@@ -205,7 +256,8 @@ export async function readJob(database: Database, id: string): Promise<JobDetail
   const { schema } = database;
   const [row] = await database.query<JobRecord & Documents>(
     `select j.*, extract(epoch from clock_timestamp() - j.created)::float8 * 1000 as age_ms,
-            extract(epoch from j.timeout)::float8 * 1000 as timeout_ms, p.payload, p.result, p.checkpoint
+            extract(epoch from j.timeout)::float8 * 1000 as timeout_ms, p.payload, p.result, p.checkpoint,
+            (select s.name from ${schema}.flow_step s where s.flow = j.flow and s.step = j.step) as step_name
      from ${schema}.job j
      left join lateral (
        select q.payload, null::jsonb as result, q.checkpoint from ${schema}.queue q where q.id = j.id and j.finished is null
@@ -228,12 +280,23 @@ type Documents = Pick<JobDetails, 'payload' | 'result' | 'checkpoint'>;
 interface JobRecord extends JobView {
   readonly age_ms: number;
   readonly timeout_ms: number | null;
+  readonly step_name: string | null;
 }
 
 const measures = [
   sql<number>`extract(epoch from clock_timestamp() - created)::float8 * 1000`.as('age_ms'),
   sql<number | null>`extract(epoch from timeout)::float8 * 1000`.as('timeout_ms'),
 ] as const;
+
+/** Looks up the name of a job's step. */
+function stepName({ kysely }: Database): AliasedExpression<string | null, 'step_name'> {
+  return kysely
+    .selectFrom('flow_step as s')
+    .select('s.name')
+    .where(sql<boolean>`s.flow = job.flow and s.step = job.step`)
+    .$asScalar()
+    .as('step_name');
+}
 
 function toSummary(row: JobRecord): JobSummary {
   return {
@@ -268,5 +331,7 @@ function toSummary(row: JobRecord): JobSummary {
     finished: row.finished,
     reason: row.reason,
     lastError: row.last_error,
+    flow: row.flow,
+    step: row.step_name,
   };
 }

@@ -54,6 +54,15 @@ begin
   update flow_step s set stop = true
   where s.flow = any (v_open) and s.state = 'open' and s.failed >= s.stop_after and not s.stop;
   loop
+    -- signals and timers that no blocked step waits for any more
+    loop
+      update flow_step s set state = 'ended', outcome = 'skipped', ended = v_now
+      where s.flow = any (v_open) and s.state <> 'ended' and s.kind <> 'jobs'
+        and (select n.step from flow_need n where n.flow = s.flow and n.needed = s.step limit 1) is not null
+        and (select d.step from flow_need n join flow_step d on d.flow = n.flow and d.step = n.step
+             where n.flow = s.flow and n.needed = s.step and d.state = 'blocked' limit 1) is null;
+      exit when not found;
+    end loop;
     -- jobs of an open step that are still to be enqueued count as left, unless it stops
     select array_agg(s.flow), array_agg(s.step) into v_flows, v_steps
     from flow_step s
@@ -72,15 +81,6 @@ begin
         outcome = case when s.failed > 0 then 'failed' when s.other > 0 or s.stop then 'cancelled' else 'done' end
     from unnest(v_flows, v_steps) as x (flow, step) where s.flow = x.flow and s.step = x.step;
     perform follow(v_flows, v_steps, v_now);
-    -- signals and timers that no blocked step waits for any more
-    loop
-      update flow_step s set state = 'ended', outcome = 'skipped', ended = v_now
-      where s.flow = any (v_open) and s.state <> 'ended' and s.kind <> 'jobs'
-        and (select n.step from flow_need n where n.flow = s.flow and n.needed = s.step limit 1) is not null
-        and (select d.step from flow_need n join flow_step d on d.flow = n.flow and d.step = n.step
-             where n.flow = s.flow and n.needed = s.step and d.state = 'blocked' limit 1) is null;
-      exit when not found;
-    end loop;
   end loop;
   v_put := release_jobs(v_open, 20);
   update flow f

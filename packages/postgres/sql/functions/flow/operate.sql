@@ -84,8 +84,9 @@ $$;
 -- Runs what failed in a flow again: all of it, or what failed in a step and behind it (p_step). Dead jobs go back
 -- into QUEUE, and jobs that were cancelled or expired, as far as history reaches; steps that failed are open
 -- again, and those that were skipped because of them wait again. Steps that ran because of the failure have run.
--- retried; nothing: no step failed; unknown; stopping: it is being cancelled. jobs: how many are back. gone: how
--- many are not, since neither the dead letters nor history have them.
+-- retried; nothing: no step failed; unknown; stopping: it is being cancelled; key_taken: another open flow of its
+-- name has its unique key. jobs: how many are back. gone: how many are not, since neither the dead letters nor
+-- history have them.
 create function retry_flow(p_flow uuid, p_step text default null) returns table (outcome text, jobs integer, gone integer)
   language plpgsql volatile security definer
   set search_path from current
@@ -113,6 +114,8 @@ begin
     return;
   end if;
   perform count_tallies(array[p_flow]);
+  -- in place of those: the leader has not seen them
+  insert into flow_tally (flow) values (p_flow);
   with recursive reached as (
     select s.step from flow_step s where s.flow = p_flow and (p_step is null or s.name = p_step)
     union
@@ -134,6 +137,20 @@ begin
     -- all that the cancellation skipped; what a condition skipped is skipped again
     v_behind := array(select s.step from flow_step s where s.flow = p_flow and s.outcome = 'skipped');
   end if;
+  -- and signals and timers that ended since none of these waited any more
+  with recursive awaited as (
+    select x.step from unnest(v_behind) as x (step)
+    union
+    select e.step from awaited a join flow_need n on n.flow = p_flow and n.step = a.step
+      join flow_step e on e.flow = p_flow and e.step = n.needed and e.outcome = 'skipped' and e.kind <> 'jobs')
+  select array_agg(a.step) into v_behind from awaited a;
+  -- first of all, so that nothing is to be undone if its unique key is taken; who asks for that key meanwhile waits
+  begin
+    update flow f set state = 'open', ended = null, stopping = null, reason = null, deadline = null where f.id = p_flow;
+  exception when unique_violation then
+    return query select 'key_taken', 0, 0;
+    return;
+  end;
   v_dead := array(select d.id from dead_letter d where d.flow = p_flow and d.step = any (v_failed));
   select count(*) into v_back from redrive(v_dead);
   v_back := v_back + revive(p_flow, v_failed);
@@ -143,14 +160,8 @@ begin
   update flow_step s
   set state = 'open', outcome = null, ended = null, stop = false, due = clock_timestamp() + s.delay
   where s.flow = p_flow and s.step = any (v_failed);
-  -- their needs count anew: by the steps that have not ended
-  update flow_step s
-  set open_needs = (select count(*) from flow_need n join flow_step e on e.flow = n.flow and e.step = n.needed
-                    where n.flow = p_flow and n.step = s.step and e.state <> 'ended')
-  where s.flow = p_flow and s.step = any (v_behind);
   perform count_tallies(array[p_flow]);
   select coalesce(sum(s.failed + s.other), 0) into v_lost from flow_step s where s.flow = p_flow and s.step = any (v_failed);
-  update flow f set state = 'open', ended = null, stopping = null, reason = null, deadline = null where f.id = p_flow;
   perform judge_again(p_flow, v_behind);
   insert into flow_tally (flow) values (p_flow);
   perform pg_notify(current_schema() || ':flow', '');
@@ -188,41 +199,39 @@ begin
 end
 $$;
 
--- Opens or skips blocked steps whose needs have all ended: after a retry, a step may wait for nothing that is
--- still to end. Judges by the needs' outcomes as they are.
+-- Opens or skips blocked steps that wait for nothing which is still to end, as it may be after a retry. Judges by
+-- the needs' outcomes as they are. Then counts the open needs of all blocked steps anew: those that were blocked
+-- all along may wait once more for a step that is open again.
 create function judge_again(p_flow uuid, p_steps integer[]) returns void
   language plpgsql volatile
   set search_path from current
 as $$
 declare
   v_now timestamptz := clock_timestamp();
-  v_ended integer[];
 begin
   loop
-    with judged as (
-      update flow_step s
-      set state = case when v.opens then 'open' else 'ended' end, outcome = case when v.opens then null else 'skipped' end,
-          ended = case when v.opens then null else v_now end, opened = case when v.opens then v_now end,
-          due = case when v.opens then v_now + s.delay end
-      from (
-        select d.step, d.wants, count(*) as needs, count(*) filter (where e.state = 'ended') as ended,
-               count(*) filter (where e.state = 'ended' and need_met(n.condition, e.outcome)) as met
-        from flow_step d join flow_need n on n.flow = d.flow and n.step = d.step
-          join flow_step e on e.flow = n.flow and e.step = n.needed
-        where d.flow = p_flow and d.step = any (p_steps) and d.state = 'blocked'
-        group by d.step, d.wants) c
-      cross join lateral (
-        select case c.wants when 'all' then c.met = c.needs else c.met > 0 end as opens,
-               case c.wants when 'all' then c.met < c.ended else c.met = 0 and c.ended = c.needs end as skips) v
-      where s.flow = p_flow and s.step = c.step and (v.opens or v.skips)
-      returning s.step, s.outcome)
-    select array_agg(j.step) into v_ended from judged j where j.outcome = 'skipped';
-    exit when v_ended is null;
     update flow_step s
-    set open_needs = (select count(*) from flow_need n join flow_step e on e.flow = n.flow and e.step = n.needed
-                      where n.flow = p_flow and n.step = s.step and e.state <> 'ended')
-    where s.flow = p_flow and s.step = any (p_steps) and s.state = 'blocked';
+    set state = case when v.opens then 'open' else 'ended' end, outcome = case when v.opens then null else 'skipped' end,
+        ended = case when v.opens then null else v_now end, opened = case when v.opens then v_now end,
+        due = case when v.opens then v_now + s.delay end
+    from (
+      select d.step, d.wants, count(n.needed) as needs, count(*) filter (where e.state = 'ended') as ended,
+             count(*) filter (where e.state = 'ended' and need_met(n.condition, e.outcome)) as met
+      from flow_step d
+        left join flow_need n on n.flow = d.flow and n.step = d.step
+        left join flow_step e on e.flow = n.flow and e.step = n.needed
+      where d.flow = p_flow and d.step = any (p_steps) and d.state = 'blocked'
+      group by d.step, d.wants) c
+    cross join lateral (
+      select case when c.wants = 'all' or c.needs = 0 then c.met = c.needs else c.met > 0 end as opens,
+             case c.wants when 'all' then c.met < c.ended else c.met = 0 and c.ended = c.needs end as skips) v
+    where s.flow = p_flow and s.step = c.step and (v.opens or v.skips);
+    exit when not found;
   end loop;
+  update flow_step s
+  set open_needs = (select count(*) from flow_need n join flow_step e on e.flow = n.flow and e.step = n.needed
+                    where n.flow = p_flow and n.step = s.step and e.state <> 'ended')
+  where s.flow = p_flow and s.state = 'blocked';
 end
 $$;
 

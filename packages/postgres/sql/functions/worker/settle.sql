@@ -172,12 +172,10 @@ begin
     where w.id = any (p_ids) and w.id = i.id and w.lock_token = i.token
     returning w.id, w.position, w.lock_key, w.lock_token, greatest(w.started, least(w.started + i.waited, v_now)) as started, w.dispatched, w.cancelled is not null as stop, i.outcome, i.delay_ms, i.data
   ),
-  -- If some jobs end and others go back, QUEUE is changed in two passes: so the locks are taken first, in the
+  -- QUEUE is changed in two passes, and a pass may go by the order of items: so the locks are taken first, in the
   -- order of ids as everywhere.
   locked as materialized (
-    select q.id from queue q
-    where p_outcomes && array['retry', 'snooze'] and q.id = any (p_ids) and q.id in (select g.id from gone g)
-    order by q.id for update
+    select q.id from queue q where q.id = any (p_ids) and q.id in (select g.id from gone g) order by q.id for update
   ),
   ended as (
     delete from queue q using gone g

@@ -215,6 +215,92 @@ const health: readonly Check[] = [
   },
 ];
 
+/** SQL that is true while a scheduler leads. */
+function isLed(schema: string): string {
+  return `exists (select from ${schema}.scheduler_lease l where l.expires > clock_timestamp())`;
+}
+
+/** SQL for the steps of jobs that are open without a job left, and that the leader is not about to look at. */
+export function idleSteps(schema: string): string {
+  return `select s.flow, s.step from ${schema}.flow_step s
+    where s.kind = 'jobs' and s.state = 'open' and s.opened < clock_timestamp() - interval '1 minute'
+      and not exists (select from ${schema}.queue q where q.flow = s.flow and q.step = s.step)
+      and not exists (select from ${schema}.flow_job j where j.flow = s.flow and j.step = s.step)
+      and not exists (select from ${schema}.flow_tally t where t.flow = s.flow)`;
+}
+
+/** SQL for the flows that are open without a step left, and that the leader is not about to look at. */
+export function endlessFlows(schema: string): string {
+  return `select f.id from ${schema}.flow f
+    where f.state = 'open'
+      and not exists (select from ${schema}.flow_step s where s.flow = f.id and s.state <> 'ended')
+      and not exists (select from ${schema}.flow_tally t where t.flow = f.id)`;
+}
+
+/** Tables whose rows go with their flow. */
+export const tablesOfFlows = ['flow_step', 'flow_need', 'flow_job', 'flow_result'] as const;
+
+const ofFlows: readonly Check[] = [
+  {
+    name: 'jobs_of_gone_flows',
+    says: 'every job of a flow has its step',
+    severity: 'warning',
+    remedy: 'makes them jobs without a flow, which run as they are',
+    find: (schema) =>
+      `select q.id::text as id from ${schema}.queue q
+       where q.flow is not null and not exists (select from ${schema}.flow_step s where s.flow = q.flow and s.step = q.step)`,
+  },
+  {
+    name: 'idle_steps',
+    says: 'no step is open without a job for over a minute while a scheduler leads',
+    severity: 'error',
+    remedy: 'has the leading scheduler look at them: a tally of their jobs is missing',
+    find: (schema) =>
+      `select concat(i.flow, ' step ', i.step) as id from (${idleSteps(schema)}) i where ${isLed(schema)}`,
+  },
+  {
+    name: 'late_tallies',
+    says: 'no tally of a flow waits for over a minute while a scheduler leads',
+    severity: 'error',
+    remedy:
+      'the leading scheduler takes them: look at its log, and end a session that holds a lock on the row of the flow',
+    find: (schema) =>
+      `select distinct t.flow::text as id from ${schema}.flow_tally t
+       where t.at < clock_timestamp() - interval '1 minute' and ${isLed(schema)}`,
+  },
+  {
+    name: 'endless_flows',
+    says: 'a flow whose steps have all ended has ended',
+    severity: 'error',
+    remedy: 'has the leading scheduler end them',
+    find: (schema) => `select e.id::text as id from (${endlessFlows(schema)}) e`,
+  },
+  {
+    name: 'unreleased_jobs',
+    says: 'a step that is done has enqueued all of its jobs',
+    severity: 'error',
+    remedy: 'they never ran, and stand in flow_job: enqueue them, or start the flow again',
+    // steps that were skipped or cancelled keep theirs for a retry
+    find: (schema) =>
+      `select distinct concat(s.flow, ' step ', s.step) as id
+       from ${schema}.flow_job j join ${schema}.flow_step s on s.flow = j.flow and s.step = j.step and s.outcome = 'done'`,
+  },
+  {
+    name: 'rows_of_gone_flows',
+    says: 'nothing is kept of a flow that is gone',
+    severity: 'warning',
+    remedy: 'deletes its steps, needs, jobs that were never enqueued, and results',
+    find: (schema) =>
+      tablesOfFlows
+        .map(
+          (table) =>
+            `select concat(t.flow, ' in ${table}') as id from (select distinct t.flow from ${schema}.${table} t) t
+             where not exists (select from ${schema}.flow f where f.id = t.flow)`,
+        )
+        .join(' union all '),
+  },
+];
+
 /**
  * Checked here and not in SQL, since the database can't read cron expressions. A schedule that was set by SQL
  * has not been checked before.
@@ -236,4 +322,5 @@ export const checks: readonly Check[] = [
     find,
   })),
   ...health,
+  ...ofFlows,
 ];

@@ -1,4 +1,5 @@
 import type { Database } from '../../connection/database.ts';
+import { endlessFlows, idleSteps, tablesOfFlows } from './checks.ts';
 import { jobsOfItems } from './invariants.ts';
 
 /**
@@ -50,6 +51,26 @@ export const mends: Readonly<Record<string, (schema: string) => readonly string[
   history_partitions: (schema) => [
     `select ${schema}.maintain_history(p_default_bytes => ${Number.MAX_SAFE_INTEGER})`,
   ],
+  jobs_of_gone_flows: (schema) => [
+    `update ${schema}.queue set flow = null, step = null where id = any (array(
+       select q.id from ${schema}.queue q
+       where q.flow is not null and not exists (select from ${schema}.flow_step s where s.flow = q.flow and s.step = q.step)
+       for update skip locked))`,
+  ],
+  // The counts only tell the leader when to look for jobs: if it finds none, the step has ended.
+  idle_steps: (schema) => [
+    `with idle as materialized (${idleSteps(schema)} for update of s skip locked),
+     counted as (
+       update ${schema}.flow_step s set added = s.done + s.failed + s.other
+       from idle i where s.flow = i.flow and s.step = i.step)
+     insert into ${schema}.flow_tally (flow) select distinct i.flow from idle i`,
+  ],
+  endless_flows: (schema) => [`insert into ${schema}.flow_tally (flow) ${endlessFlows(schema)}`],
+  rows_of_gone_flows: (schema) =>
+    tablesOfFlows.map(
+      (table) =>
+        `delete from ${schema}.${table} t where not exists (select from ${schema}.flow f where f.id = t.flow)`,
+    ),
   open_to_public: (schema) => [
     `revoke all on all tables in schema ${schema} from public`,
     `revoke all on all functions in schema ${schema} from public`,

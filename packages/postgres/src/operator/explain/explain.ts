@@ -82,7 +82,7 @@ function estimate({ key, queue }: JobSummary, facts: WaitFacts, answer: LeaderAn
 export function jobNotFound(id: string): PgQueueError {
   return new PgQueueError(
     'not_found',
-    `there is no job ${id}: it never was, was deleted, or its history has been dropped`,
+    `there is no job ${id}: it never was, was deleted, its history has been dropped, or it belongs to a step of a flow that is still blocked ("pgqueue flows show" tells what those wait for)`,
     { data: { id } },
   );
 }

@@ -1,0 +1,303 @@
+import { isUuid } from '@pgqueue/core/internal';
+import { sql } from 'kysely';
+import type { Database } from '../connection/database.ts';
+import type { Target } from '../connection/target.ts';
+import type { Page } from './page.ts';
+import { badCursor, checkLimit, checkTexts, pageOf } from './page.ts';
+
+/** State of a flow. Failed: a step failed or was cancelled, and no other step takes that as its end. */
+export type FlowStatus = (typeof flowStates)[number];
+
+export const flowStates = ['open', 'done', 'failed', 'cancelled'] as const;
+
+/** Numbers of a flow's steps and jobs, as the leading scheduler counted them last. */
+export interface FlowProgress {
+  readonly steps: number;
+  readonly stepsEnded: number;
+  /** Jobs of all steps, also of those that are still blocked. */
+  readonly added: number;
+  readonly done: number;
+  /** Dead jobs. */
+  readonly dead: number;
+  /** Jobs that were cancelled, expired or erased. */
+  readonly other: number;
+}
+
+/** A flow in listings. */
+export interface FlowInfo {
+  readonly id: string;
+  readonly name: string;
+  readonly key: string;
+  /** Unique among the open flows of its name; null: it has none. */
+  readonly uniqueKey: string | null;
+  readonly state: FlowStatus;
+  /** Reason of its failure or cancellation, for people. */
+  readonly reason: string | null;
+  readonly created: Date;
+  /** Time since it was created, in milliseconds, by the database's clock. */
+  readonly ageMs: number;
+  readonly deadline: Date | null;
+  /** Time at which its cancellation was asked for. It is open until the last of its jobs has ended. */
+  readonly stopping: Date | null;
+  readonly ended: Date | null;
+  /** Job that waits for the flow's end without a slot, or has waited; null: none. */
+  readonly waiter: string | null;
+  readonly progress: FlowProgress;
+}
+
+/** A step that another one waits for. */
+export interface NeedInfo {
+  /** Number of the needed step. */
+  readonly step: number;
+  readonly name: string;
+  /** Outcome that meets the need: `done`, `failed` (or cancelled), or any (`ended`). */
+  readonly condition: 'done' | 'ended' | 'failed';
+}
+
+/** A step of a flow. */
+export interface StepInfo {
+  /** Its number: steps are numbered from 0, each behind those that it needs. */
+  readonly step: number;
+  readonly name: string;
+  readonly kind: 'jobs' | 'signal' | 'timer';
+  readonly state: 'blocked' | 'open' | 'ended';
+  /** Null until it has ended. Skipped: what it waited for can't come any more. */
+  readonly outcome: 'done' | 'failed' | 'cancelled' | 'skipped' | null;
+  readonly needs: readonly NeedInfo[];
+  /** Opens when all of its needs are met, or any of them. */
+  readonly wants: 'all' | 'any';
+  /** Number of steps on the longest way to it through needs. */
+  readonly layer: number;
+  readonly added: number;
+  readonly done: number;
+  readonly dead: number;
+  readonly other: number;
+  /** Dead jobs after which its other jobs are cancelled; null: no number is. */
+  readonly stopAfter: number | null;
+  /** Its jobs are being cancelled. */
+  readonly stopping: boolean;
+  /** Its value has been given; false for other steps than signals. */
+  readonly signalled: boolean;
+  /** Time of a timer from its opening to its end, in milliseconds; null for other steps. */
+  readonly delayMs: number | null;
+  /** End of an open timer. */
+  readonly due: Date | null;
+  readonly opened: Date | null;
+  readonly ended: Date | null;
+}
+
+/** A flow with its steps, in the order of their numbers. */
+export interface FlowDetails extends FlowInfo {
+  readonly steps: readonly StepInfo[];
+}
+
+/** A filter of flows: a flow must match every given field. */
+export interface FlowFilter {
+  readonly state?: FlowStatus;
+  readonly name?: string;
+  readonly key?: string;
+}
+
+/** One page of the flows that match a filter. */
+export interface FlowListOptions extends FlowFilter {
+  /** The `next` of the previous page. */
+  readonly after?: string;
+  /** 1 to 1000. Default 50. */
+  readonly limit?: number;
+}
+
+/** End of one job of a step: its result, or the way in which it ended without being done. */
+export interface StepResult {
+  /** Id of the job; null: the value of a signal. */
+  readonly job: string | null;
+  readonly outcome: 'done' | 'dead' | 'cancelled' | 'expired' | 'erased';
+  readonly result: unknown;
+}
+
+/**
+ * Lists flows in the order of their ids, newest first (UUID v7). A flow in which one job waits for a signal has
+ * an id made of that job's: it stands somewhere between. Served by flow_pkey, flow_open (open
+ * ones), flow_name and flow_key; other states are filtered, and flows that ended are kept for some days only.
+ */
+export async function listFlows(database: Database, options: FlowListOptions): Promise<Page<FlowInfo>> {
+  const { state, name, key, after, limit = 50 } = options;
+  checkLimit(limit);
+  checkTexts({ name, key });
+  if (after !== undefined && !isUuid(after)) throw badCursor(after);
+  let query = database.kysely
+    .selectFrom('flow')
+    .select(['id', 'name', 'key', 'unique_key as uniqueKey', 'state', 'reason', 'created'])
+    .select(['deadline', 'stopping', 'ended', 'waiter'])
+    .select(sql<number>`extract(epoch from clock_timestamp() - created)::float8 * 1000`.as('ageMs'))
+    .orderBy('id', 'desc')
+    .limit(limit + 1);
+  if (state !== undefined) query = query.where('state', '=', state);
+  if (name !== undefined) query = query.where('name', '=', name);
+  if (key !== undefined) query = query.where('key', '=', key);
+  // the index by key leaves out the empty one
+  if (key !== undefined && key !== '') query = query.where('key', '<>', '');
+  if (after !== undefined) query = query.where('id', '<', after);
+  const rows = await database.kysely
+    .selectFrom(query.as('f'))
+    .innerJoinLateral(
+      (steps) => steps.selectFrom('flow_step as s').select(progress).whereRef('s.flow', '=', 'f.id').as('p'),
+      (join) => join.onTrue(),
+    )
+    .selectAll()
+    .orderBy('f.id', 'desc')
+    .execute();
+  return pageOf<FlowInfo, FlowInfo>(rows, limit, { toItem: (row) => row, cursor: ({ id }) => id });
+}
+
+const progress = sql<FlowProgress>`jsonb_build_object(
+  'steps', count(*), 'stepsEnded', count(*) filter (where s.state = 'ended'),
+  'added', coalesce(sum(s.added), 0), 'done', coalesce(sum(s.done), 0),
+  'dead', coalesce(sum(s.failed), 0), 'other', coalesce(sum(s.other), 0))`.as('progress');
+
+type StepRow = Omit<StepInfo, 'needs' | 'layer'> & {
+  readonly needs: readonly (readonly [needed: number, condition: NeedInfo['condition']])[];
+};
+
+/**
+ * Reads a flow with all of its steps, in one statement and so in one snapshot. Undefined: there is none.
+ * Served by the primary keys of flow, flow_step and flow_result, and by flow_need_step.
+ */
+export async function readFlow({ query, schema }: Target, id: string): Promise<FlowDetails | undefined> {
+  const rows = await query<{ readonly flow: Omit<FlowInfo, 'progress'>; readonly step: StepRow | null }>(
+    `select case when row_number() over (order by s.step) = 1 then to_jsonb(f) end as flow, to_jsonb(s) as step
+     from (select f.id, f.name, f.key, f.unique_key as "uniqueKey", f.state, f.reason, f.created, f.deadline, f.stopping, f.ended,
+                  f.waiter, extract(epoch from clock_timestamp() - f.created)::float8 * 1000 as "ageMs"
+           from ${schema}.flow f where f.id = $1::uuid) f
+     left join (
+       select s.step, s.name, s.kind, s.state, s.outcome, s.wants, s.added, s.done, s.failed as dead, s.other,
+              s.stop_after as "stopAfter", s.stop as stopping, extract(epoch from s.delay)::float8 * 1000 as "delayMs",
+              s.due, s.opened, s.ended, coalesce(n.needs, '[]') as needs,
+              s.kind = 'signal' and exists (
+                select from ${schema}.flow_result r where r.flow = s.flow and r.step = s.step) as signalled
+       from ${schema}.flow_step s
+       left join (
+         select n.step, jsonb_agg(jsonb_build_array(n.needed, n.condition) order by n.needed) as needs
+         from ${schema}.flow_need n where n.flow = $1::uuid group by n.step) n on n.step = s.step
+       where s.flow = $1::uuid) s on true
+     order by s.step`,
+    [id],
+  );
+  const [first] = rows;
+  if (first === undefined) return undefined;
+  const steps = withNeeds(rows.flatMap(({ step }) => (step === null ? [] : [step])));
+  return {
+    ...dated(first.flow, ['created', 'deadline', 'stopping', 'ended']),
+    progress: sumOf(steps),
+    steps,
+  };
+}
+
+/** Names the needed steps, which come first in the list, and tells how far from the start each step is. */
+function withNeeds(rows: readonly StepRow[]): readonly StepInfo[] {
+  const steps = new Map<number, StepInfo>();
+  for (const { needs: given, ...row } of rows) {
+    const needs = given.map(([step, condition]) => ({ step, name: steps.get(step)?.name ?? '', condition }));
+    const layer = needs.reduce((most, { step }) => Math.max(most, (steps.get(step)?.layer ?? -1) + 1), 0);
+    steps.set(row.step, { ...dated(row, ['due', 'opened', 'ended']), needs, layer });
+  }
+  return [...steps.values()];
+}
+
+/** Turns the times of a row that was read as JSON into dates. */
+function dated<Row extends object>(row: Row, names: readonly (keyof Row)[]): Row {
+  const dates = names.map((name) => [name, row[name] === null ? null : new Date(String(row[name]))]);
+  return { ...row, ...(Object.fromEntries(dates) as Partial<Row>) };
+}
+
+function sumOf(steps: readonly StepInfo[]): FlowProgress {
+  const sum = (of: (step: StepInfo) => number): number => steps.reduce((total, step) => total + of(step), 0);
+  return {
+    steps: steps.length,
+    stepsEnded: sum(({ state }) => (state === 'ended' ? 1 : 0)),
+    added: sum(({ added }) => added),
+    done: sum(({ done }) => done),
+    dead: sum(({ dead }) => dead),
+    other: sum(({ other }) => other),
+  };
+}
+
+/** A step of a flow, and the bounds of a page of its results. */
+export interface ResultsOptions {
+  readonly flow: string;
+  readonly step: string;
+  readonly after?: string;
+  readonly limit: number;
+}
+
+/**
+ * Lists the ends of a step's jobs in the order of job ids, by the SQL function `flow_results`. Undefined:
+ * there is no such step.
+ */
+export async function listResults(
+  { query, schema }: Target,
+  { flow, step, after, limit }: ResultsOptions,
+): Promise<Page<StepResult> | undefined> {
+  const rows = await query<StepResult & { readonly ended: boolean }>(
+    `select nullif(r.job, s.flow)::text as job, r.outcome, r.result, r.job is not null as ended
+     from ${schema}.flow_step s left join lateral ${schema}.flow_results(s.flow, s.step, $3::uuid, $4) r on true
+     where s.flow = $1::uuid and s.name = $2`,
+    [flow, step, after ?? null, limit + 1],
+  );
+  if (rows.length === 0) return undefined;
+  const found = rows
+    .filter(({ ended }) => ended)
+    .map(({ job, outcome, result }) => ({ job, outcome, result }));
+  // a signal has one value, and so no second page
+  return pageOf(found, limit, { toItem: (row) => row, cursor: ({ job }) => job ?? '' });
+}
+
+/** Names of a flow's steps, for a message about one that is missing. */
+export async function readStepNames(
+  { query, schema }: Target,
+  {
+    flow,
+    kind,
+    max,
+  }: { readonly flow: string; readonly kind: StepInfo['kind'] | null; readonly max: number },
+): Promise<readonly string[] | undefined> {
+  const [row] = await query<{ readonly names: readonly string[] }>(
+    `select array(select s.name from ${schema}.flow_step s
+                  where s.flow = f.id and ($2::text is null or s.kind = $2) order by s.step limit $3) as names
+     from ${schema}.flow f where f.id = $1::uuid`,
+    [flow, kind, max],
+  );
+  return row?.names;
+}
+
+/** Returns the open flow that has the unique key of this one; null: there is none. */
+export async function readKeyHolder({ query, schema }: Target, flow: string): Promise<string | null> {
+  const [row] = await query<{ readonly id: string }>(
+    `select o.id from ${schema}.flow f join ${schema}.flow o on o.name = f.name and o.unique_key = f.unique_key and o.state = 'open'
+     where f.id = $1::uuid and o.id <> f.id`,
+    [flow],
+  );
+  return row?.id ?? null;
+}
+
+/** Flows that have not ended. */
+export interface OpenFlows {
+  /** Counted up to 10,000. */
+  readonly open: number;
+  /** There are more than were counted. */
+  readonly more: boolean;
+  /** Age of the oldest of those, in milliseconds; null: there is none. */
+  readonly oldestMs: number | null;
+}
+
+const openMax = 10_000;
+
+/** Counts open flows, up to 10,000. Served by flow_open. */
+export async function readOpenFlows({ query, schema }: Target): Promise<OpenFlows> {
+  const [row] = await query<{ readonly open: number; readonly oldestMs: number | null }>(
+    `select count(*)::integer as open, extract(epoch from clock_timestamp() - min(o.created))::float8 * 1000 as "oldestMs"
+     from (select f.created from ${schema}.flow f where f.state = 'open' order by f.id limit $1) o`,
+    [openMax + 1],
+  );
+  const { open = 0, oldestMs = null } = row ?? {};
+  return { open: Math.min(open, openMax), more: open > openMax, oldestMs };
+}
