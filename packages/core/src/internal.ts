@@ -15,8 +15,10 @@ export {
 } from './job/retry-policy.ts';
 export { flowLimits } from './flow/limits.ts';
 export { issueText } from './job/task.ts';
+export { aSchema } from './job/task-definition.ts';
 export { toSignalValue } from './flow/signal-value.ts';
 export type { FlowRow, FlowStepRow } from './flow/to-flow-row.ts';
+export { signalFlowRow, waitedFlowRow } from './flow/waited-flow.ts';
 export { toFlowRow } from './flow/to-flow-row.ts';
 export { checkJobList, toJobRows } from './job/job-list.ts';
 export { shapeProblem } from './job/shape.ts';

@@ -13,7 +13,7 @@ import { afterEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { startCutProxy } from '../../support/cut-proxy.ts';
 import { opened } from '../../support/database.ts';
-import { openFlowBench } from '../../support/flow-bench.ts';
+import { openFlowBench } from '../../support/benches/flow-bench.ts';
 import { grow, leaf, reader } from '../../support/isolated/growth-tasks.ts';
 import { listed } from '../../support/isolated/listed.ts';
 import { until } from '../../support/until.ts';

@@ -3,7 +3,7 @@ import { defineTask, flow, giveUp, implement, signal } from '@pgqueue/core';
 import { afterEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { opened } from '../../support/database.ts';
-import { openFlowBench } from '../../support/flow-bench.ts';
+import { openFlowBench } from '../../support/benches/flow-bench.ts';
 import { listed } from '../../support/isolated/listed.ts';
 import { until } from '../../support/until.ts';
 

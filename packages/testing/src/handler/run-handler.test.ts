@@ -123,6 +123,29 @@ describe('a step of a flow', () => {
   });
 });
 
+describe('a wait', () => {
+  const leaf = defineTask({ name: 'leaf', payload: z.object({ n: z.int() }) });
+
+  test.each<[string, Parameters<typeof implement<object, object, unknown>>[1], number | null]>([
+    ['sleep', (_, ctx) => ctx.sleep('night', '8h'), 28_800],
+    ['all', async (_, ctx) => (await ctx.all('leaves', [leaf.job({ n: 1 })])).length, null],
+    ['waitForSignal', (_, ctx) => ctx.waitForSignal('ok', { timeout: '1d' }), null],
+  ])('by %s suspends the job', async (_name, handler, seconds) => {
+    const steps: number[] = [];
+    const task = defineTask({ name: 'waits', payload: z.object({}) });
+    const ran = await runHandler(
+      implement(task, async (payload, ctx) => {
+        steps.push(await ctx.step('first', () => 1));
+        return (handler as (...given: unknown[]) => unknown)(payload, ctx);
+      }),
+      {},
+    );
+    expect(ran).toMatchObject({ outcome: 'suspended', result: undefined, error: undefined });
+    expect(ran.delayMs === null ? null : Math.round(ran.delayMs / 1_000)).toBe(seconds);
+    expect(steps).toEqual([1]);
+  });
+});
+
 test('runs within the middleware of its worker', async () => {
   const scope = new AsyncLocalStorage<string>();
   const ran = await runHandler(

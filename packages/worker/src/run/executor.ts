@@ -31,7 +31,7 @@ import { createUntold } from './untold.ts';
 import type { Ended, Settled, Told } from '../lease/ended.ts';
 import { runSingly } from './run-job.ts';
 
-export interface ExecutorParts extends Omit<LeaseParts, 'onCommitted' | 'onAdded'> {
+export interface ExecutorParts extends Omit<LeaseParts, 'onCommitted' | 'onSuspended' | 'onAdded'> {
   readonly handlers: WorkerSettings['handlers'];
   /** Attempts whose handlers run. */
   readonly attempts: Bag<Attempt>;
@@ -116,6 +116,7 @@ export function createExecutor(parts: ExecutorParts): AttemptExecutor {
       parts.hints.send([attempt.job.id]);
       tell(ending, attempt, { settled: 'done', durationMs });
     },
+    onSuspended: (attempt, verdict) => suspended(ending, attempt, verdict),
     onAdded: (rows) => tellAdded(parts, rows),
     begin: (job, leased, on) => {
       const attempt = new Attempt(job, leased, on === undefined ? alone : { ...common, ...on });
@@ -278,6 +279,13 @@ function endAll(parts: EndingParts, endings: readonly AttemptEnding[]): void {
 
 const none = {};
 
+/** Tells of an attempt that a wait of its handler has ended. */
+function suspended(parts: EndingParts, attempt: Attempt, verdict: 'snooze' | 'cancelled'): void {
+  attempt.span?.end(verdict);
+  parts.hints.send(verdict === 'cancelled' ? [attempt.job.id] : undefined);
+  tell(parts, attempt, { settled: verdict, durationMs: performance.now() - attempt.startedAt });
+}
+
 /** Returns the end of an attempt that adds jobs. If the database refuses them, the attempt fails. */
 function addingEnd(
   parts: EndingParts,
@@ -307,6 +315,7 @@ function addingEnd(
 
 /** Tells observers and schedulers of jobs that were added. */
 function tellAdded({ observe, queueHints }: ExecutorParts, rows: readonly JobRow[]): void {
+  if (rows.length === 0) return;
   queueHints.send();
   for (const { queue, task, jobs } of countByTask(rows))
     observe({ type: 'enqueued', count: jobs, queue, task });
