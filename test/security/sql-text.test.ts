@@ -190,11 +190,13 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   'postgres/src/statements/enqueue/job-json.ts': {
     'fields.slice(0, -1)': 'JSON of a parameter',
     'row.payload': 'JSON of a parameter',
+    "rows.map((row) => jobJson(row)).join(',')": 'JSON of a parameter',
   },
+  'postgres/src/statements/flow/results.ts': { lockMs: 'a number of our own' },
   'postgres/src/statements/flow/start.ts': {
     'fields.slice(0, -1)': 'JSON of a parameter',
     "row.steps.map(stepJson).join(',')": 'JSON of a parameter',
-    "step.jobs.map((job) => jobJson(job)).join(',')": 'JSON of a parameter',
+    'jobsJson(step.jobs)': 'JSON of a parameter',
     "ids.join(',')": 'an array’s text, which is a parameter',
   },
   'postgres/src/connection/target.ts': { call: 'a call of our own function, with $1, $2, …' },

@@ -31,6 +31,8 @@ export type ErrorCode =
   | 'result_timeout'
   /** For the caller: the awaited job is done, and its result could not be stored. */
   | 'result_lost'
+  /** For the handler: the signal that it waited for has not come in time. */
+  | 'signal_timeout'
   /** For the caller: the producer was closed while it waited. */
   | 'closed'
   /** For the authors of pgqueue: a state that must not occur did. */

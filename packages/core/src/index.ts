@@ -12,6 +12,7 @@ export type {
   TransactionClient,
 } from './job/task.ts';
 export type { TaskDefaults, TaskDefinition, Upcaster } from './job/task-definition.ts';
+export type { AllOptions, DurableContext, EndedJob, EndedJobs, SignalOptions } from './job/durable.ts';
 export type { Need, Needed, NeededTask, NeedFailure, NeedResult, TaskNeeds } from './job/needs.ts';
 export { defineTask } from './job/task.ts';
 export type {

@@ -92,6 +92,7 @@ function ofPgQueue({ code, message, data }: PgQueueError): Problem {
     case 'job_expired':
     case 'result_timeout':
     case 'result_lost':
+    case 'signal_timeout':
     case 'closed':
     case 'invariant':
       return new Problem('internal', 'something went wrong here; the log of the dashboard has it');

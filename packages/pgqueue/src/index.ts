@@ -26,6 +26,7 @@ export {
   defineTask,
   earliestDeadline,
   fairShare,
+  fanOut,
   fifo,
   fanOut,
   flow,
@@ -50,4 +51,4 @@ export type { Operator, PgQueryable } from '@pgqueue/postgres';
 export type { Enqueuer, FlowEnd, FlowRun, FlowStarter, ResultOptions } from '@pgqueue/producer';
 export { maintenanceWindow } from '@pgqueue/scheduler';
 export type { Around, AroundJob, CalledJob, WorkerLogger } from '@pgqueue/worker';
-export { stopOnSignals } from '@pgqueue/worker';
+export { stopOnSignals, Suspended } from '@pgqueue/worker';

@@ -72,6 +72,8 @@ export interface Queue extends Enqueuer {
   readonly startFlow: FlowStarter['start'];
   /** Gives a signal of a flow its value: see `Producer.signal`. */
   readonly signal: FlowStarter['signal'];
+  /** Gives a job the value of a signal that its handler waits for: see `Producer.signalJob`. */
+  readonly signalJob: FlowStarter['signalJob'];
   /** Waits until a job has ended, and resolves to its result: see `Producer.result`. */
   readonly result: Producer['result'];
   /** Administers jobs, queues, limits, schedules and nodes; `explain`, `status`, `doctor`. */

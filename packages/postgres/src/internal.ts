@@ -63,6 +63,8 @@ export type { FlowStarted, FlowState, SignalInFlow } from './statements/flow/sta
 export { readFlowStates, signalFlow, startFlow } from './statements/flow/start.ts';
 export type { AdvanceInput, FlowsAdvanced } from './statements/flow/advance.ts';
 export { advanceFlows, stopJobs, trimFlows } from './statements/flow/advance.ts';
+export type { Suspension } from './statements/flow/durable.ts';
+export { readClock, readWaitedPage, signalFlowId, signalJob, suspendJob } from './statements/flow/durable.ts';
 export type { EndInStep, NeededStep, PageOfEnds, PagePlace } from './statements/flow/results.ts';
 export { addJobs, fanOut, readNeedPage, readNeeds } from './statements/flow/results.ts';
 export { jobsJson } from './statements/enqueue/job-json.ts';

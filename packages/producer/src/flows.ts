@@ -48,6 +48,18 @@ export interface FlowStarter {
     value: SignalInput<By>,
     by?: By,
   ): Promise<'signalled' | 'repeated' | 'ended'>;
+  /**
+   * Gives a job the value of a signal that its handler waits for by `ctx.waitForSignal`, or will wait for; the first value wins.
+   * Answers as {@link signal} does. `ended`: the wait for it is over.
+   * @param by a signal, as `signal(schema)` made it: with it, the value is checked by its schema
+   * @throws {PgQueueError} `invalid_flow` (a value that does not fit), `not_found` (the job has ended, or never was), `schema_version`
+   */
+  signalJob<By extends Signal = Signal>(
+    jobId: string,
+    name: string,
+    value: SignalInput<By>,
+    by?: By,
+  ): Promise<'signalled' | 'repeated' | 'ended'>;
 }
 
 /** Parts of {@link createFlowStarter}. */
@@ -102,6 +114,14 @@ export function createFlowStarter({ writing, ended, ...parts }: FlowParts): Flow
         `flow ${flowId} does not exist, or has no signal ${JSON.stringify(step)}`,
         { data: { flow: flowId, step } },
       );
+    },
+    signalJob: async (jobId, name, value, by) => {
+      const text = await toSignalValue({ flowId: jobId, step: name, value, by, of: 'job' });
+      const outcome = await send(() => writing.signalJob({ job: jobId, name, value: text }));
+      if (outcome !== 'unknown') return outcome;
+      throw new PgQueueError('not_found', `job ${jobId} does not exist, or has ended`, {
+        data: { id: jobId },
+      });
     },
   };
 }

@@ -11,6 +11,7 @@ import {
   hintFacts,
   isIdTaken,
   signalFlow,
+  signalJob,
   startFlow,
 } from '@pgqueue/postgres/internal';
 import type { Write } from './enqueuer.ts';
@@ -20,8 +21,12 @@ import { repeatable } from './repeat.ts';
 export interface WritePath {
   readonly write: Write;
   readonly start: (row: FlowRow) => Promise<FlowStarted>;
-  readonly signal: (given: SignalInFlow) => Promise<'signalled' | 'repeated' | 'ended' | 'unknown'>;
+  readonly signal: (given: SignalInFlow) => Promise<Signalled>;
+  readonly signalJob: (given: Parameters<typeof signalJob>[1]) => Promise<Signalled>;
 }
+
+/** Answer to a signal. */
+type Signalled = Awaited<ReturnType<typeof signalFlow>>;
 
 /** Checks the schema before the first statement; undefined: it has been checked. */
 export type Verify = (executor: Executor) => Promise<void> | undefined;
@@ -74,6 +79,7 @@ export function writingOutside(parts: {
       return started;
     },
     signal: (given) => repeat(() => signalFlow(database, given)),
+    signalJob: (given) => repeat(() => signalJob(database, given)),
   };
 }
 
@@ -97,6 +103,10 @@ export function writingWithin(
       await verify(target);
       return signalFlow(target, given);
     },
+    signalJob: async (given) => {
+      await verify(target);
+      return signalJob(target, given);
+    },
   };
 }
 
@@ -105,6 +115,7 @@ export const writingNowhere: WritePath = {
   write: () => Promise.reject(noDatabase()),
   start: () => Promise.reject(noDatabase()),
   signal: () => Promise.reject(noDatabase()),
+  signalJob: () => Promise.reject(noDatabase()),
 };
 
 /** Sends a hint when jobs were written. */

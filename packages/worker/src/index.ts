@@ -3,6 +3,7 @@ export { createWorker } from './worker.ts';
 export type { WorkerLogger, WorkerOptions } from './options.ts';
 export type { Around, AroundJob, CalledJob } from './run/around.ts';
 export type { NodeOptions } from './node-options.ts';
+export { Suspended } from './durable/suspended.ts';
 export { AbortedError } from './lease/timing.ts';
 export type { PulledJob } from './pull/pulled-lease.ts';
 export type { Jobs, Pulled, Puller } from './pull/verbs.ts';

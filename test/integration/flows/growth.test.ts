@@ -15,7 +15,7 @@ import { startCutProxy } from '../../support/cut-proxy.ts';
 import { opened } from '../../support/database.ts';
 import { openFlowBench } from '../../support/flows/flow-bench.ts';
 import { grow, leaf, reader } from '../../support/isolated/growth-tasks.ts';
-import { listed } from '../../support/listed.ts';
+import { listed } from '../../support/isolated/listed.ts';
 import { until } from '../../support/until.ts';
 
 const bench = opened(openFlowBench);
@@ -91,7 +91,7 @@ describe('ctx.addJobs', () => {
   });
 
   test('adds nothing twice when its reply is lost', async () => {
-    const ended = await grown(
+    const { outcome, result } = await grown(
       async (ctx) => {
         proxy.cutReplyOf('.add_jobs(');
         expect(await ctx.addJobs(three())).toBe(true);
@@ -99,7 +99,7 @@ describe('ctx.addJobs', () => {
       { connectionString: proxy.url, listen: false },
     );
     expect(proxy.cuts()).toBe(1);
-    expect(ended).toMatchObject({ outcome: 'done', result: { done: 4, sum: 6 } });
+    expect({ outcome, result }).toEqual({ outcome: 'done', result: { done: 4, sum: 6 } });
   });
 
   test('adds nothing, and says so, when the lease was lost', async () => {
@@ -327,7 +327,7 @@ describe('an isolated handler', () => {
     );
     expect(await bench.flowEnd(run.id)).toBe('done');
     const [row] = await bench.sql(`select result from pgqueue.history where task = 'reader'`);
-    const { results } = (row?.['result'] ?? { results: [] }) as { readonly results: readonly number[] };
+    const { results } = z.object({ results: z.array(z.number()) }).parse(row?.['result']);
     expect(results.toSorted((a, b) => a - b)).toEqual(jobs.map((_, n) => n));
   });
 });

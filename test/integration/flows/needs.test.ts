@@ -4,7 +4,7 @@ import { afterEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { opened } from '../../support/database.ts';
 import { openFlowBench } from '../../support/flows/flow-bench.ts';
-import { listed } from '../../support/listed.ts';
+import { listed } from '../../support/isolated/listed.ts';
 import { until } from '../../support/until.ts';
 
 const bench = opened(openFlowBench);
@@ -96,7 +96,6 @@ test('a nested flow reads its own steps, whose names have a prefix', async () =>
 describe('a signal', () => {
   const approved = flow('approved')
     .step('ok', signal(z.any()))
-    // the schema of the signal is wider than that of the task
     .step('publish', publish.job({}), { needs: ['ok'] });
 
   test('is read as the schema of the task gives it', async () => {

@@ -18,7 +18,7 @@ import {
 import type { ReadableSpan } from '@opentelemetry/sdk-trace';
 import { InMemorySpanExporter, SimpleSpanProcessor, TracerProvider } from '@opentelemetry/sdk-trace';
 import type { Candidate } from '@pgqueue/core';
-import { defineTask, implement, implementBatch, policy } from '@pgqueue/core';
+import { defineTask, fanOut, implement, implementBatch, policy } from '@pgqueue/core';
 import type { Producer } from '@pgqueue/producer';
 import { createProducer } from '@pgqueue/producer';
 import type { Scheduler } from '@pgqueue/scheduler';
@@ -45,6 +45,7 @@ const payload = z.object({ fails: z.number(), secret: z.string() });
 const single = defineTask({ name: 'single', payload, retry: { base: 1, max: 1 } });
 const bundled = defineTask({ name: 'bundled', payload: z.object({}) });
 const strict = defineTask({ name: 'strict', payload: z.object({ n: z.number() }) });
+const growing = defineTask({ name: 'growing', payload: z.object({}), queue: 'growing' });
 let fails = 0;
 
 const own = useDatabase({ connectionsMax: 1 });
@@ -73,6 +74,10 @@ beforeAll(async () => {
         trace.getTracer('user').startSpan('of the handler').end();
       }),
       implement(strict, () => {}),
+      implement(growing, async (_, { addJobs }) => {
+        await addJobs([strict.job({ n: 1 })]);
+        return fanOut([strict.job({ n: 2 })]);
+      }),
     ],
   });
   await Promise.all([scheduler.start(), worker.start()]);
@@ -149,6 +154,18 @@ test('an enqueue, its dispatch and every attempt are linked, and what a handler 
     .getFinishedSpans()
     .map(({ name, attributes, events, status }) => ({ name, attributes, events, status }));
   expect(JSON.stringify(told)).not.toContain(secret);
+});
+
+test('jobs that a handler adds are traced below its attempt', async () => {
+  await producer.enqueue(growing, {});
+  const added = await some('process default', 2);
+  const [attempt] = named('process growing');
+  const enqueues = named('enqueue default');
+  expect(enqueues.map(({ parentSpanContext }) => parentSpanContext?.spanId)).toEqual([
+    id(attempt),
+    id(attempt),
+  ]);
+  expect(added.flatMap(linked).toSorted()).toEqual(enqueues.map((span) => String(id(span))).toSorted());
 });
 
 test('the row carries W3C trace context that others can read, and keeps one that was given', async () => {

@@ -15,6 +15,10 @@ export interface FlowBench extends Omit<WorkerBench, 'worker' | 'dispatch' | 'pr
   readonly start: (tasks: readonly TaskHandler[], options?: StartOptions) => Promise<TestWorker>;
   /** Resolves when a job has ended, to its status. */
   readonly endOf: (id: string) => Promise<string>;
+  /** Resolves when a job is done, to its result. */
+  readonly resultOf: (id: string) => Promise<unknown>;
+  /** Resolves when a job waits without a slot. */
+  readonly suspended: (id: string) => Promise<unknown>;
   /** Resolves when a flow has ended, to its outcome. */
   readonly flowEnd: (id: string) => Promise<string>;
 }
@@ -47,6 +51,21 @@ export async function openFlowBench(): Promise<FlowBench> {
       until(`job ${id} to end`, async () => {
         const { status } = await bench.job(id);
         return ['done', 'dead', 'cancelled', 'expired'].includes(status) && status;
+      }),
+    resultOf: (id) =>
+      until(`job ${id} to be done`, async () => {
+        const { status, result } = await bench.job(id);
+        if (['dead', 'cancelled', 'expired'].includes(status)) throw new Error(`job ${id} is ${status}`);
+        return status === 'done' && { result };
+      }).then(({ result }) => result),
+    suspended: (id) =>
+      until(`job ${id} to wait`, async () => {
+        const rows = await bench.sql(
+          `select from pgqueue.queue q where id = $1 and run_after is not null and checkpoint is not null
+           and not exists (select from pgqueue.work_item w where w.id = q.id)`,
+          [id],
+        );
+        return rows.length > 0;
       }),
     flowEnd: (id) =>
       until(`flow ${id} to end`, async () => {

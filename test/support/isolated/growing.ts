@@ -1,7 +1,7 @@
 import type { HandlerOf } from '@pgqueue/core';
 import { fanOut } from '@pgqueue/core';
 import type { grow } from './growth-tasks.ts';
-import { listed } from '../listed.ts';
+import { listed } from './listed.ts';
 import { leaf } from './growth-tasks.ts';
 
 /** Adds jobs to its step in the way that `how` names, in a process of its own. */

@@ -10,10 +10,10 @@ import { aText, valueProblems } from '../options/options.ts';
 import { flowLimits } from './limits.ts';
 import type { Signal } from './step.ts';
 
-const aFlowId: Rule = {
-  expected: 'the id of a flow, a UUID',
+const anId = (of: 'flow' | 'job'): Rule => ({
+  expected: `the id of a ${of}, a UUID`,
   judge: (value) => typeof value === 'string' && isUuid(value),
-};
+});
 const aStepName = aText({ max: flowLimits.nameLengthMax });
 
 /**
@@ -27,21 +27,27 @@ export async function toSignalValue(given: {
   readonly step: string;
   readonly value: unknown;
   readonly by: Signal | undefined;
+  /** `job`: the id is that of a job, whose handler waits for the signal `step`. Default: of a flow. */
+  readonly of?: 'flow' | 'job';
 }): Promise<string> {
-  const { flowId, step, value = null, by } = given;
+  const { flowId, step, value = null, by, of = 'flow' } = given;
+  const subject = `a ${of} can't be signalled`;
   try {
-    const problems = [...valueProblems(aFlowId, flowId, 'flowId'), ...valueProblems(aStepName, step, 'step')];
+    const problems = [
+      ...valueProblems(anId(of), flowId, `${of}Id`),
+      ...valueProblems(aStepName, step, of === 'flow' ? 'step' : 'name'),
+    ];
     const text = jsonText(value, 'the value', flowLimits.valueBytesMax, problems) ?? 'null';
     if (problems.length === 0) {
       const stored: unknown = JSON.parse(text);
       const problem = shapeProblem(stored);
       problems.push(...(problem === undefined ? await schemaProblems(by, stored) : [`the value ${problem}`]));
     }
-    throwProblems('invalid_flow', "a flow can't be signalled", problems);
+    throwProblems('invalid_flow', subject, problems);
     return text;
   } catch (error) {
     if (error instanceof PgQueueError) throw error;
-    throw new PgQueueError('invalid_flow', `a flow can't be signalled: ${errorData(error).message}`, {
+    throw new PgQueueError('invalid_flow', `${subject}: ${errorData(error).message}`, {
       cause: error,
     });
   }

@@ -3,6 +3,7 @@ import type { StandardSchemaV1 } from '@standard-schema/spec';
 import type { Duration } from '../options/duration.ts';
 import { parseDuration } from '../options/duration.ts';
 import { PgQueueError } from '../errors.ts';
+import type { DurableContext } from './durable.ts';
 import type { ClaimedJob, JobOptions, NewJob } from './job.ts';
 import type { Outcome } from './outcome.ts';
 import type { Needed, TaskNeeds } from './needs.ts';
@@ -62,7 +63,7 @@ export type TaskInput<T> = T extends Task<infer Input> ? Input : never;
 export type TaskResult<T> = T extends Task<any, any, any, infer Result> ? Result : never;
 
 /** Context of a running handler. */
-export interface JobContext<Saved = unknown, Needs = unknown> {
+export interface JobContext<Saved = unknown, Needs = unknown> extends DurableContext {
   readonly job: Omit<ClaimedJob, 'payload' | 'token' | 'position' | 'checkpoint'> & {
     /** Data that an earlier attempt saved. Null: none, or they do not fit the task's schema. */
     readonly checkpoint: Saved | null;

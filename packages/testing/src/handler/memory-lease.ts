@@ -14,7 +14,7 @@ export function memoryLease(
   return {
     schema: 'memory',
     query: <Row>(text: string, values: readonly unknown[]) => {
-      const asked = /memory\.(\w+)\(/.exec(text)?.[1] ?? text;
+      const asked = /(?:memory\.|\b(?=clock_))(\w+)\(/.exec(text)?.[1] ?? text;
       const answer = answers[asked];
       if (answer === undefined) return Promise.reject(needsDatabase(asked));
       return Promise.resolve(answer(values, { ...job, needs }) as readonly Row[]);
@@ -37,16 +37,13 @@ const answers: Readonly<Record<string, Answer>> = {
   save_checkpoint: () => [{ saved: true }],
   release: (values) => ids(values).map((id) => ({ id })),
   add_jobs: () => [{ added: true }],
+  suspend_job: () => [{ verdict: 'suspended' }],
+  clock_timestamp: () => [{ ms: Date.now() }],
   fan_out: () => [{ settled: true }],
   needs_of: (_values, { needs }) =>
-    Object.entries(needs).map(([name, results], step) => ({
-      name,
-      step,
-      outcome: 'done',
-      done: results.length,
-      failed: 0,
-      other: 0,
-    })),
+    Object.entries(needs).map(([name, { length }], step) => {
+      return { name, step, outcome: 'done', done: length, failed: 0, other: 0 };
+    }),
   need_results: (values, { needs }) => {
     const [step, after, max] = values.slice(2) as unknown as readonly [number, string | null, number];
     const ends = (Object.values(needs)[step] ?? [])

@@ -3,6 +3,7 @@ import { PgQueueError } from '@pgqueue/core';
 import { durationMs, isIsolated, isOutcome } from '@pgqueue/core/internal';
 import type { Target } from '@pgqueue/postgres/internal';
 import type { WorkerLogger } from '@pgqueue/worker';
+import { Suspended } from '@pgqueue/worker';
 
 /** A line of `ctx.log`. */
 export interface LoggedLine {
@@ -20,6 +21,8 @@ export interface Notes {
   readonly added: NewJob[];
   /** Jobs that the handler adds as it ends. */
   fanned: readonly NewJob[];
+  /** True once a wait has suspended the job. */
+  suspended: boolean;
   result: unknown;
   delayMs: number | null;
 }
@@ -32,6 +35,7 @@ export function newNotes(): Notes {
     checkpoints: [],
     added: [],
     fanned: [],
+    suspended: false,
     result: undefined,
     delayMs: null,
   };
@@ -57,6 +61,15 @@ export function notedHandler({ task, handler, kind }: SingleTaskHandler, notes: 
       }
     },
   };
+}
+
+async function noteWait<Value>(wait: Promise<Value>, notes: Notes): Promise<Value> {
+  try {
+    return await wait;
+  } catch (error) {
+    if (error instanceof Suspended) notes.suspended = true;
+    throw error;
+  }
 }
 
 function noteFanOut(outcome: Outcome, notes: Notes): void {
@@ -97,6 +110,10 @@ function notedContext(context: JobContext, notes: Notes): JobContext {
       if (held) notes.added.push(...jobs);
       return held;
     },
+    step: async (name, work) => context.step(name, work),
+    sleep: async (name, duration) => noteWait(context.sleep(name, duration), notes),
+    all: async (name, jobs, options) => noteWait(context.all(name, jobs, options), notes),
+    waitForSignal: async (name, options) => noteWait(context.waitForSignal(name, options), notes),
     transaction: (work) => context.transaction(work),
     settleIn: (run) => context.settleIn(run),
   };

@@ -2,6 +2,7 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import {
   cancelled,
   defineTask,
+  fanOut,
   giveUp,
   implement,
   implementBatch,
@@ -9,7 +10,7 @@ import {
   retryAfter,
   snooze,
 } from '@pgqueue/core';
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { runHandler } from './run-handler.ts';
 
@@ -81,6 +82,67 @@ test('has the whole context, and notes what the handler did with it', async () =
     checkpoints: [{ page: 2 }],
     extended: [600_000],
     logs: [{ level: 'info', data: { page: 1 }, message: 'goes on' }],
+  });
+});
+
+describe('a step of a flow', () => {
+  const leaf = defineTask({ name: 'leaf', payload: z.object({ n: z.int() }) });
+  const approval = z.object({ by: z.string() });
+  const sum = defineTask({ name: 'sum', payload: z.object({}), needs: { leaves: leaf, ok: approval } });
+
+  test('reads the results that the test gives', async () => {
+    const handler = implement(sum, async (_, { needs }) => {
+      let total = 0;
+      for await (const { result } of needs.leaves) total += Number(result);
+      return { total, done: needs.leaves.done, by: (await needs.ok.one()).by };
+    });
+    const leaves = Array.from({ length: 1_200 }, (_, n) => n);
+    const ran = await runHandler(handler, {}, { needs: { leaves, ok: [{ by: 'ada' }] } });
+    expect(ran).toMatchObject({ outcome: 'done', result: { total: 719_400, done: 1_200, by: 'ada' } });
+    expect(await runHandler(handler, {}, { needs: { leaves, ok: [{ by: 5 }] } })).toMatchObject({
+      outcome: 'retry',
+      error: { name: 'ResultError' },
+    });
+    expect(await runHandler(handler, {})).toMatchObject({ outcome: 'retry', error: { code: 'not_found' } });
+  });
+
+  test('shows the jobs that it adds', async () => {
+    const jobs = [1, 2, 3].map((n) => leaf.job({ n }));
+    const grows = implement(leaf, async ({ n }, { addJobs }) => {
+      expect(await addJobs(jobs.slice(0, 1))).toBe(true);
+      return fanOut(n === 0 ? jobs.slice(1) : [leaf.job({ n: 0.5 })], 'result');
+    });
+    const ran = await runHandler(grows, { n: 0 });
+    expect(ran).toMatchObject({ outcome: 'done', result: 'result', added: jobs });
+    const wrong = await runHandler(grows, { n: 1 });
+    expect(wrong).toMatchObject({
+      outcome: 'retry',
+      error: { code: 'invalid_job' },
+      added: jobs.slice(0, 1),
+    });
+  });
+});
+
+describe('a wait', () => {
+  const leaf = defineTask({ name: 'leaf', payload: z.object({ n: z.int() }) });
+
+  test.each<[string, Parameters<typeof implement<object, object, unknown>>[1], number | null]>([
+    ['sleep', (_, ctx) => ctx.sleep('night', '8h'), 28_800],
+    ['all', async (_, ctx) => (await ctx.all('leaves', [leaf.job({ n: 1 })])).length, null],
+    ['waitForSignal', (_, ctx) => ctx.waitForSignal('ok', { timeout: '1d' }), null],
+  ])('by %s suspends the job', async (_name, handler, seconds) => {
+    const steps: number[] = [];
+    const task = defineTask({ name: 'waits', payload: z.object({}) });
+    const ran = await runHandler(
+      implement(task, async (payload, ctx) => {
+        steps.push(await ctx.step('first', () => 1));
+        return (handler as (...given: unknown[]) => unknown)(payload, ctx);
+      }),
+      {},
+    );
+    expect(ran).toMatchObject({ outcome: 'suspended', result: undefined, error: undefined });
+    expect(ran.delayMs === null ? null : Math.round(ran.delayMs / 1_000)).toBe(seconds);
+    expect(steps).toEqual([1]);
   });
 });
 

@@ -64,15 +64,16 @@ export interface RunHandlerOptions {
 /** Result of one attempt: how it ended, and what its handler did. */
 export interface HandlerRun<Result = unknown> {
   /**
-   * Outcome of the attempt, as it was settled. `released`: given back, since its node was stopping. `lost`:
+   * Outcome of the attempt, as it was settled. `suspended`: its job waits, by `ctx.sleep`, `ctx.all` or
+   * `ctx.waitForSignal`. `released`: given back, since its node was stopping. `lost`:
    * its lease was lost, and nothing was settled.
    */
-  readonly outcome: 'done' | 'retry' | 'snooze' | 'dead' | 'cancelled' | 'released' | 'lost';
+  readonly outcome: 'done' | 'retry' | 'snooze' | 'suspended' | 'dead' | 'cancelled' | 'released' | 'lost';
   /** Value that the handler returned, before it became JSON; undefined unless the job is done. */
   readonly result: Result | undefined;
   /** The very error that the handler threw, or a description of the problem; undefined: none. */
   readonly error: unknown;
-  /** Milliseconds until the next attempt, after a retry or a snooze; otherwise null. */
+  /** Milliseconds until the next attempt, after a retry, a snooze or `ctx.sleep`; otherwise null. */
   readonly delayMs: number | null;
   /** Values that were shown as progress, in order. */
   readonly progress: readonly unknown[];
@@ -187,9 +188,10 @@ function summary(ends: Ends, notes: Notes, aborted: AbortReason | undefined): Ha
   const settled = ends.settled();
   const problems = ends.problems();
   const lost = ends.lost() || aborted === 'lease_lost';
-  const outcome = settled?.verdict ?? (lost ? 'lost' : 'released');
+  const verdict = settled?.verdict ?? (lost ? 'lost' : 'released');
+  const outcome = verdict === 'snooze' && notes.suspended ? 'suspended' : verdict;
   const { result, delayMs, progress, checkpoints, added, fanned, extended, logs } = notes;
-  const waits = outcome === 'retry' || outcome === 'snooze';
+  const waits = outcome === 'retry' || outcome === 'snooze' || outcome === 'suspended';
   return {
     outcome,
     result: outcome === 'done' ? result : undefined,

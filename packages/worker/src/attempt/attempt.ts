@@ -4,6 +4,8 @@ import type { ClaimedJob } from '@pgqueue/core/internal';
 import type { AttemptSpan } from '@pgqueue/telemetry/internal';
 import type { Alarm } from '../lease/alarm.ts';
 import { createAlarm } from '../lease/alarm.ts';
+import { Memo } from '../durable/memo.ts';
+import type { Suspended } from '../durable/suspended.ts';
 import type { Bagged } from '../lease/bag.ts';
 
 import type { Unit } from '../lease/unit.ts';
@@ -26,9 +28,9 @@ export interface Leased {
 /** Attempts of a batch arm their own timer from the start if their lease is shorter than this. */
 const batchAlarmMs = 1_000;
 
-/** A transaction of a handler. `ended`: resolves when it has. */
+/** A transaction of a handler, or a wait that suspends its job. `ended`: resolves when it has. */
 export interface OpenTransaction {
-  readonly by: 'ctx.transaction' | 'ctx.settleIn';
+  readonly by: 'ctx.transaction' | 'ctx.settleIn' | 'ctx.sleep' | 'ctx.all' | 'ctx.waitForSignal';
   readonly ended: Promise<void>;
 }
 
@@ -66,8 +68,11 @@ export class Attempt implements Held, Bagged {
    * changes that.
    */
   committed = false;
+  /** Set once the job waits without a slot; the attempt is over. */
+  suspended: Suspended | undefined;
   /** Error of a handler that ended before a transaction of its own, which then can't settle the job. */
   leftOpen: Error | undefined;
+  #memo: Memo | undefined;
   #alarm: Alarm | undefined;
   readonly #on: AttemptEvents;
   #phase: 'running' | 'committing' | 'over' = 'running';
@@ -93,6 +98,11 @@ export class Attempt implements Held, Bagged {
 
   get lease(): ClaimedJob {
     return this.job;
+  }
+
+  /** Steps that the job keeps, and its checkpoint. */
+  get memo(): Memo {
+    return (this.#memo ??= new Memo(this.job.checkpoint ?? null));
   }
 
   get task(): string {

@@ -18,6 +18,16 @@ export async function keepCheckpoint(
   data: unknown,
 ): Promise<boolean> {
   const text = await checkedText(task, data);
+  const { memo } = attempt;
+  return memo.inTurn(async () => {
+    const saved = await saveText(parts, attempt, memo.textWith({ data: text }));
+    if (saved) memo.keepData(text);
+    return saved;
+  });
+}
+
+/** Saves the whole checkpoint of a job, its steps and its data. False: its lease was lost. */
+export async function saveText(parts: LeaseParts, attempt: Attempt, text: string): Promise<boolean> {
   await ownRows([attempt]);
   const answer = await whileHeld([attempt], () => saveCheckpoint(parts.database, attempt.lease, text));
   if (answer?.given === false && attempt.live) lose(attempt, { ...parts, during: 'extend' });
@@ -52,9 +62,12 @@ function refused({ name }: Task, why: string): PgQueueError {
  * Returns the checkpoint of an earlier attempt; null: none. A checkpoint that does not fit the task's schema
  * (another release saved it) is dropped with a warning, and the job starts over.
  */
-export async function keptCheckpoint(parts: LeaseParts, task: Task, { job }: Attempt): Promise<unknown> {
+export async function keptCheckpoint(parts: LeaseParts, task: Task, attempt: Attempt): Promise<unknown> {
+  const { job } = attempt;
   if (job.checkpoint === null) return null;
-  const parsed = await parse(task, job.checkpoint);
+  const { data } = attempt.memo;
+  if (data === null) return null;
+  const parsed = await parse(task, data);
   if (parsed.ok) return parsed.payload;
   const { problems } = parsed;
   loggerWith(parts.logger, { job: job.id, task: task.name }).warn(

@@ -15,6 +15,10 @@ const names = [
   'progress',
   'checkpoint',
   'addJobs',
+  'step',
+  'sleep',
+  'all',
+  'waitForSignal',
   'transaction',
   'settleIn',
 ];

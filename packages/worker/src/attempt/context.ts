@@ -1,4 +1,4 @@
-import type { JobContext, JobLogger, Task } from '@pgqueue/core';
+import type { DurableContext, JobContext, JobLogger, Task } from '@pgqueue/core';
 import { durationMs } from '@pgqueue/core/internal';
 import type { Attempt } from './attempt.ts';
 import { keepCheckpoint } from './checkpoint.ts';
@@ -6,9 +6,11 @@ import { addedRows } from '../flow/added-jobs.ts';
 import { createNeeds } from '../flow/needs.ts';
 import type { NeededSteps, NodePort } from '../flow/node-port.ts';
 import { portKey } from '../flow/node-port.ts';
+import { createDurable } from '../durable/steps.ts';
+import { durablePort } from './durable-port.ts';
 import { jobPort } from './job-port.ts';
 import { jsonText } from '../lease/json.ts';
-import { resultData } from './result.ts';
+import { ResultError, resultData } from './result.ts';
 import type { LeaseParts, ResultsOf } from './lease-calls.ts';
 import { extendLeases, loggerWith, settleIn, settleWith } from './lease-calls.ts';
 import type { Progress } from './progress.ts';
@@ -38,6 +40,7 @@ class Context implements JobContext {
   readonly #given: ContextInput;
   #job: JobContext['job'] | undefined;
   #port: NodePort | undefined;
+  #durable: DurableContext | undefined;
   #needs: JobContext['needs'] | undefined;
   #log: JobLogger | undefined;
   #progress: Progress | undefined;
@@ -88,8 +91,33 @@ class Context implements JobContext {
       this[portKey].addJobs(await addedRows(jobs, { key, needs: this.#given.needs.names }, 'ctx.addJobs'));
   }
 
+  get step(): JobContext['step'] {
+    return this.#steps.step;
+  }
+
+  get sleep(): JobContext['sleep'] {
+    return this.#steps.sleep;
+  }
+
+  get all(): JobContext['all'] {
+    return this.#steps.all;
+  }
+
+  get waitForSignal(): JobContext['waitForSignal'] {
+    return this.#steps.waitForSignal;
+  }
+
+  get #steps(): DurableContext {
+    const misfit = (problems: readonly string[], message: string): Error =>
+      new ResultError(problems, message);
+    return (this.#durable ??= createDurable(this[portKey], this.#attempt.job, misfit));
+  }
+
   get [portKey](): NodePort {
-    return (this.#port ??= jobPort(this.#parts, this.#attempt, this.#given));
+    return (this.#port ??= {
+      ...jobPort(this.#parts, this.#attempt, this.#given),
+      ...durablePort(this.#parts, this.#attempt),
+    });
   }
 
   get transaction(): JobContext['transaction'] {
@@ -118,6 +146,10 @@ const own: Readonly<Record<keyof JobContext, true>> = {
   progress: true,
   checkpoint: true,
   addJobs: true,
+  step: true,
+  sleep: true,
+  all: true,
+  waitForSignal: true,
   transaction: true,
   settleIn: true,
 };

@@ -12,22 +12,19 @@ import type { LeaseParts } from './lease-calls.ts';
 import { extendLeases, overError, ownRows, whileHeld } from './lease-calls.ts';
 import { ResultError } from './result.ts';
 
-/** Returns the port of the context of an attempt. */
+/** Returns the part of an attempt's port that is about the step of its job. */
 export function jobPort(
   parts: LeaseParts,
   attempt: Attempt,
   { task, needs }: { readonly task: Task; readonly needs: NeededSteps },
-): NodePort {
+): Pick<NodePort, 'needs' | 'needPage' | 'addJobs'> {
   return {
     needs,
     needPage: async (need, place) => {
       const { step } = neededStep(needs.steps, need);
-      const answer = await whileHeld([attempt], () =>
-        readNeedPage(parts.database, attempt.lease, { ...place, step }),
-      );
-      if (answer?.given !== undefined) return checkedPage(task, need, answer.given);
-      if (attempt.live) lose(attempt, { ...parts, during: 'extend' });
-      throw overError([attempt]);
+      const read = (): ReturnType<typeof readNeedPage> =>
+        readNeedPage(parts.database, attempt.lease, { ...place, step });
+      return checkedPage(task, need, await pageOfLease(parts, attempt, read));
     },
     addJobs: async (rows) => {
       if (rows.length === 0) return attempt.live;
@@ -45,6 +42,22 @@ export function jobPort(
       return answer?.given ?? false;
     },
   };
+}
+
+/**
+ * Reads a page under the lease of a job.
+ * @throws {AbortedError} the lease was lost
+ */
+export async function pageOfLease(
+  parts: LeaseParts,
+  attempt: Attempt,
+  read: () => Promise<PageOfEnds | undefined>,
+): Promise<PageOfEnds> {
+  await ownRows([attempt]);
+  const answer = await whileHeld([attempt], read);
+  if (answer?.given !== undefined) return answer.given;
+  if (attempt.live) lose(attempt, { ...parts, during: 'extend' });
+  throw overError([attempt]);
 }
 
 /**
@@ -93,6 +106,7 @@ export function tracedRows<Result>(
   rows: readonly JobRow[],
   send: (carried: readonly JobRow[]) => Promise<Result>,
 ): Promise<Result> {
+  if (rows.length === 0) return send(rows);
   const same = (of: (row: JobRow) => string): string | undefined => {
     const [first, ...others] = new Set(rows.map(of));
     return others.length === 0 ? first : undefined;

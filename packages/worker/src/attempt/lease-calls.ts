@@ -28,6 +28,8 @@ export interface LeaseParts {
   readonly observe: Observer;
   /** Called when a handler's own transaction has settled the job as done. */
   readonly onCommitted: (attempt: Attempt) => void;
+  /** Called when a wait of a handler has ended the attempt: its job is suspended, or was cancelled. */
+  readonly onSuspended: (attempt: Attempt, verdict: 'snooze' | 'cancelled') => void;
   /** Called when a handler has added jobs. */
   readonly onAdded: (rows: readonly JobRow[]) => void;
 }
@@ -263,7 +265,8 @@ function endOf(attempts: Attempts): number {
   return Math.min(...attempts.map(({ endsAt }) => endsAt));
 }
 
-function throwOver(attempts: Attempts): void {
+/** Throws if any of the attempts is over, or is being settled. */
+export function throwOver(attempts: Attempts): void {
   const left = attempts.find(({ leftOpen }) => leftOpen !== undefined)?.leftOpen;
   if (left !== undefined) throw left;
   if (attempts.some(({ live }) => !live)) throw overError(attempts);
@@ -274,6 +277,8 @@ const settledOnce =
 
 /** Returns the error of a call whose attempts are over. */
 export function overError(attempts: Attempts): Error {
+  const suspended = attempts.find((attempt) => attempt.suspended !== undefined)?.suspended;
+  if (suspended !== undefined) return suspended;
   const aborted = attempts.find((attempt) => !attempt.live && attempt.aborted !== undefined)?.aborted;
   if (aborted !== undefined) return new AbortedError(aborted);
   if (attempts.some(({ committed }) => committed)) return new PgQueueError('configuration', settledOnce);

@@ -20,7 +20,7 @@ export interface Adding {
 export async function addedRows(
   jobs: readonly NewJob[],
   adding: Adding,
-  by: 'ctx.addJobs' | 'fanOut',
+  by: 'ctx.addJobs' | 'ctx.all' | 'fanOut',
 ): Promise<readonly JobRow[]> {
   checkJobList(jobs, by);
   const ids = new Set<string>();
@@ -38,7 +38,7 @@ export async function addedRows(
 function rowOf(job: NewJob, { key, needs }: Adding): JobRow | Promise<JobRow> {
   const { task, options } = job;
   if (options.uniqueKey !== undefined)
-    throw refused(task, 'a job that is added to a step has no uniqueKey: give it an id');
+    throw refused(task, 'it has a uniqueKey, which jobs of a step can not have');
   const missing = Object.keys(job.needs ?? {}).filter((need) => !needs.includes(need));
   if (missing.length > 0)
     throw refused(task, `it reads the steps ${missing.join(', ')}, which the job that adds it does not read`);

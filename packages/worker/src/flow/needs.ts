@@ -1,7 +1,7 @@
 import type { JobContext, Need, NeedFailure, NeedResult } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
 import { stepOfNeed } from '@pgqueue/core/internal';
-import type { EndInStep, NeededStep } from '@pgqueue/postgres/internal';
+import type { EndInStep, NeededStep, PageOfEnds, PagePlace } from '@pgqueue/postgres/internal';
 import type { NodePort } from './node-port.ts';
 
 /**
@@ -41,7 +41,7 @@ export function neededStep(steps: readonly NeededStep[], need: string): NeededSt
 
 function needOf(port: Pick<NodePort, 'needs' | 'needPage'>, name: string): Need {
   const { outcome, done, failed, other } = neededStep(port.needs.steps, name);
-  const ends = (): AsyncIterable<EndInStep> => endsOf(port, name);
+  const ends = (): AsyncIterable<EndInStep> => endsByPage((place) => port.needPage(name, place));
   return {
     outcome,
     done,
@@ -72,11 +72,14 @@ const firstMax = 100;
 /** Length that a page should have, in characters: a result may have a million of them. */
 const pageLength = 4_194_304;
 
-async function* endsOf({ needPage }: Pick<NodePort, 'needPage'>, name: string): AsyncGenerator<EndInStep> {
+/** Reads all ends of a step, a page at a time. */
+export async function* endsByPage(
+  read: (place: PagePlace) => Promise<PageOfEnds>,
+): AsyncGenerator<EndInStep> {
   let after: string | null = null;
   let max = firstMax;
   for (;;) {
-    const { ends, length } = await needPage(name, { after, max });
+    const { ends, length } = await read({ after, max });
     yield* ends;
     const last = ends.at(-1);
     if (last === undefined || ends.length < max) return;

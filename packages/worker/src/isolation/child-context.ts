@@ -2,7 +2,9 @@ import type { AbortReason, JobContext, JobLogger, StatementRunner, TransactionCl
 import type { PageOfEnds } from '@pgqueue/postgres/internal';
 import { addedRows } from '../flow/added-jobs.ts';
 import { createNeeds } from '../flow/needs.ts';
-import type { NodePort } from '../flow/node-port.ts';
+import type { MemoEntry, NodePort } from '../flow/node-port.ts';
+import { ResultError } from '../attempt/result.ts';
+import { createDurable } from '../durable/steps.ts';
 import { AbortedError } from '../lease/timing.ts';
 import { jsonText, resultText } from '../lease/json.ts';
 import type { Methods, Peer } from './peer.ts';
@@ -28,9 +30,16 @@ export function childContext(
     needs,
     needPage: async (need, place) => (await peer().call('needPage', need, place)) as PageOfEnds,
     addJobs: async (rows) => (await peer().call('addJobs', rows)) === true,
+    begin: async (name, kind) => (await peer().call('begin', name, kind)) as MemoEntry | undefined,
+    keep: async (name, text) => void (await peer().call('keep', name, text)),
+    sleep: async (name, ms) => void (await peer().call('sleep', name, ms)),
+    wait: async (name, entry, flow) => void (await peer().call('wait', name, entry, flow)),
+    waitedPage: async (flow, place) => (await peer().call('waitedPage', flow, place)) as PageOfEnds,
   };
+  const misfit = (problems: readonly string[], message: string): Error => new ResultError(problems, message);
 
   const context: JobContext = {
+    ...createDurable(port, job, misfit),
     job,
     needs: createNeeds(port),
     signal: controller.signal,

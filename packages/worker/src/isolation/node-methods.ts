@@ -6,14 +6,13 @@ import type { Methods, Peer } from './peer.ts';
 export function nodeMethods(context: JobContext, peer: () => Peer): Methods {
   const transactions = new Map<number, TransactionClient>();
   const settles = new Map<number, Settle>();
-  const { needPage, addJobs } = portOf(context);
+  const { needs: _needs, ...calls } = portOf(context);
 
   return {
+    ...calls,
     extend: context.extend,
     progress: context.progress,
     checkpoint: context.checkpoint,
-    needPage,
-    addJobs,
     log: (level: keyof JobLogger, data: object, message?: string) => {
       if (Object.hasOwn(levels, level)) context.log[level](data, message);
     },

@@ -1,6 +1,7 @@
 import type { AbortReason, ErrorData, JobContext } from '@pgqueue/core';
 import type { JobRow } from '@pgqueue/core/internal';
 import { errorData, isOutcome, unreachable } from '@pgqueue/core/internal';
+import { Suspended } from '../durable/suspended.ts';
 import type { Adding } from '../flow/added-jobs.ts';
 import { addedRows } from '../flow/added-jobs.ts';
 import type { NeededSteps } from '../flow/node-port.ts';
@@ -32,8 +33,8 @@ export type ChildEnding =
 /** Restores an error that has crossed the border, as {@link errorData} encoded it. */
 export function received({ name, message, code, stack, errors, cause }: ErrorData): Error {
   if (name === 'AbortedError' && code !== undefined) return new AbortedError(code as AbortReason);
-  const error = new Error(message);
-  const parts = { name, code, errors: errors?.map(received), cause: cause && received(cause) };
+  const error = name === 'Suspended' ? new Suspended('') : new Error(message);
+  const parts = { name, message, code, errors: errors?.map(received), cause: cause && received(cause) };
   for (const [key, value] of Object.entries({ ...parts, stack: stack ?? '' })) {
     if (value !== undefined) Object.defineProperty(error, key, { value, configurable: true, writable: true });
   }

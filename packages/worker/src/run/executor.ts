@@ -1,6 +1,6 @@
 import type { Observer } from '@pgqueue/core';
 import type { ClaimedJob, JobRow } from '@pgqueue/core/internal';
-import { countByTask, isOutcome } from '@pgqueue/core/internal';
+import { countByTask } from '@pgqueue/core/internal';
 import type { Hints, Lease, SettleRequest } from '@pgqueue/postgres/internal';
 import { crashJob } from '@pgqueue/postgres/internal';
 import { isTracing, startAttempt } from '@pgqueue/telemetry/internal';
@@ -24,11 +24,14 @@ import type { WorkerSettings } from '../options.ts';
 import { persistently } from '../settle/retry-transient.ts';
 import type { AttemptEnding, RunParts } from './run.ts';
 import { timeOut } from './run.ts';
+import { lateError, withFloating } from './late-error.ts';
 import type { Settler } from '../settle/settler.ts';
+import type { Untold } from './untold.ts';
+import { createUntold } from './untold.ts';
 import type { Ended, Settled, Told } from '../lease/ended.ts';
 import { runSingly } from './run-job.ts';
 
-export interface ExecutorParts extends Omit<LeaseParts, 'onCommitted' | 'onAdded'> {
+export interface ExecutorParts extends Omit<LeaseParts, 'onCommitted' | 'onSuspended' | 'onAdded'> {
   readonly handlers: WorkerSettings['handlers'];
   /** Attempts whose handlers run. */
   readonly attempts: Bag<Attempt>;
@@ -113,6 +116,7 @@ export function createExecutor(parts: ExecutorParts): AttemptExecutor {
       parts.hints.send([attempt.job.id]);
       tell(ending, attempt, { settled: 'done', durationMs });
     },
+    onSuspended: (attempt, verdict) => suspended(ending, attempt, verdict),
     onAdded: (rows) => tellAdded(parts, rows),
     begin: (job, leased, on) => {
       const attempt = new Attempt(job, leased, on === undefined ? alone : { ...common, ...on });
@@ -275,6 +279,13 @@ function endAll(parts: EndingParts, endings: readonly AttemptEnding[]): void {
 
 const none = {};
 
+/** Tells of an attempt that a wait of its handler has ended. */
+function suspended(parts: EndingParts, attempt: Attempt, verdict: 'snooze' | 'cancelled'): void {
+  attempt.span?.end(verdict);
+  parts.hints.send(verdict === 'cancelled' ? [attempt.job.id] : undefined);
+  tell(parts, attempt, { settled: verdict, durationMs: performance.now() - attempt.startedAt });
+}
+
 /** Returns the end of an attempt that adds jobs. If the database refuses them, the attempt fails. */
 function addingEnd(
   parts: EndingParts,
@@ -304,6 +315,7 @@ function addingEnd(
 
 /** Tells observers and schedulers of jobs that were added. */
 function tellAdded({ observe, queueHints }: ExecutorParts, rows: readonly JobRow[]): void {
+  if (rows.length === 0) return;
   queueHints.send();
   for (const { queue, task, jobs } of countByTask(rows))
     observe({ type: 'enqueued', count: jobs, queue, task });
@@ -346,18 +358,6 @@ async function crash(parts: EndingParts, attempt: Attempt, why: string): Promise
 }
 
 /**
- * Turns a return into a failure if a rejection is still unhandled: *done* would not be true. Other outcomes
- * are the handler's choice, and stay.
- */
-function withFloating(attempt: Attempt, ending: Ending): Ending {
-  if (!attempt.floats) return ending;
-  const done = ending.kind === 'fan_out' || (ending.kind === 'returned' && !isOutcome(ending.value));
-  if (!done) return ending;
-  const [error] = attempt.floating.values();
-  return { kind: 'threw', error };
-}
-
-/**
  * Reports an error of a handler whose job is already done. The job stays done, but the error must not be
  * lost.
  */
@@ -366,14 +366,6 @@ function tellLate({ observe }: EndingParts, attempt: Attempt, ending: Ending): v
   if (error === undefined) return;
   const { id, queue, task } = attempt.job;
   observe({ type: 'job.late_error', job: id, queue, task, error });
-}
-
-function lateError(ending: Ending): unknown {
-  if (ending.kind === 'fan_out') return new Error('its handler asked for fan_out when its job was done');
-  if (ending.kind !== 'returned' && ending.kind !== 'threw') return undefined;
-  const value = ending.kind === 'returned' ? ending.value : ending.error;
-  if (isOutcome(value)) return new Error(`its handler asked for ${value.kind} when its job was done`);
-  return ending.kind === 'threw' || value instanceof Error ? value : undefined;
 }
 
 function tell(
@@ -398,26 +390,3 @@ function tell(
   else if (watched.heard)
     observe({ type: 'job.settled', job: id, queue, task, verdict: settled, durationMs });
 }
-
-/** Attempts whose ends the database did not acknowledge, kept until their leases end. */
-interface Untold {
-  readonly add: (attempt: Attempt) => void;
-  readonly delete: (attempt: Attempt) => void;
-  readonly leases: () => readonly Lease[];
-}
-
-function createUntold(): Untold {
-  const attempts = new Set<Attempt>();
-  return {
-    add: (attempt) => void attempts.add(attempt),
-    delete: (attempt) => void attempts.delete(attempt),
-    leases: () => {
-      const now = performance.now();
-      for (const attempt of attempts) if (attempt.endsAt + graceMs < now) attempts.delete(attempt);
-      return [...attempts].map(({ lease }) => lease);
-    },
-  };
-}
-
-/** Time after the end of a lease by which the database has taken it back, though clocks differ a little. */
-const graceMs = 60_000;

@@ -13,7 +13,7 @@ export async function withLeftOpen(endings: readonly AttemptEnding[]): Promise<r
   if (by === undefined) return endings;
   const error = new PgQueueError(
     'configuration',
-    `${by} was not awaited: the handler returned before its transaction had ended. Await it, or return its promise`,
+    `${by} was not awaited: the handler returned before it had ended. Await it, or return its promise`,
   );
   return Promise.all(
     endings.map(async ({ attempt, ending }): Promise<AttemptEnding> => {

@@ -108,7 +108,7 @@ export function createSettler({ database, observe, hints, onRows, onAccepted }: 
   const settle = (together: readonly Ended[]): void => {
     if (together.length === 0) return;
     backlog.add(together.length, bytesOfAll(together));
-    for (const unit of unitsOf(together)) singles.settle(unit);
+    singles.settle(together);
   };
   const rows = createRowSettler({
     ...common,
@@ -154,14 +154,6 @@ export function createSettler({ database, observe, hints, onRows, onAccepted }: 
     idle: idle.wait,
     abandon: () => abandoned.abort(),
   };
-}
-
-/** Splits jobs that ended together into those that one statement settles: a job that adds others goes alone. */
-function unitsOf(together: readonly Ended[]): readonly (readonly Ended[])[] {
-  const alone = together.filter(addsJobs);
-  if (alone.length === 0) return [together];
-  const others = together.filter((one) => !addsJobs(one));
-  return [...alone.map((one) => [one]), ...(others.length === 0 ? [] : [others])];
 }
 
 /** Work that must be done before jobs can be settled. */
@@ -240,7 +232,10 @@ function createSingles({
   };
   return {
     settle: (together) => {
-      waiting.push(together);
+      const alone = together.filter(addsJobs);
+      for (const one of alone) waiting.push([one]);
+      if (alone.length === 0) waiting.push(together);
+      else if (alone.length < together.length) waiting.push(together.filter((one) => !addsJobs(one)));
       if (!running) void run();
     },
     busy: () => running,

@@ -60,7 +60,8 @@ export async function readNeedPage(
   return row?.held === true ? pageOf(row.ends) : undefined;
 }
 
-function pageOf(text: string | null): PageOfEnds {
+/** Reads a page that came as one text. */
+export function pageOf(text: string | null): PageOfEnds {
   const ends = text === null ? [] : (JSON.parse(text) as readonly EndInStep[]);
   return { ends, length: text?.length ?? 0 };
 }

@@ -29,7 +29,7 @@ export async function startFlow(target: Target, row: FlowRow): Promise<FlowStart
 }
 
 /** Writes a flow as `start_flow` takes it. */
-function flowJson(row: FlowRow): string {
+export function flowJson(row: FlowRow): string {
   const fields = JSON.stringify({
     id: row.id,
     name: row.name,
