@@ -26,7 +26,6 @@ export {
   defineTask,
   earliestDeadline,
   fairShare,
-  fanOut,
   fifo,
   fanOut,
   flow,
