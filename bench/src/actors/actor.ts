@@ -29,6 +29,7 @@ function say(said: Said): void {
 async function work(order: WorkOrder): Promise<Answer> {
   const counts = counter(order);
   counting = counts;
+  tell(0);
   if (order.idle !== true) tellEvery(progressMs);
   const began = performance.now();
   running = await peer.startWorker(place, order.wish, counts.runner);
@@ -62,6 +63,7 @@ async function obey(order: Order): Promise<Answer> {
       });
     case 'feed':
       enqueued = 0;
+      tell(0);
       tellEvery(progressMs);
       feed = await startFeed(peer, place, order, (jobs) => {
         enqueued = jobs;
@@ -89,6 +91,7 @@ function tellEvery(ms: number): void {
   timer = setInterval(tell, ms, ms).unref();
 }
 
+/** Sends progress that has changed. Called before a count begins, so that nobody takes the last one for it. */
 function tell(everyMs: number): void {
   const runs = counting?.runs() ?? 0;
   const now = `${runs} ${enqueued} ${counting?.watched()}`;

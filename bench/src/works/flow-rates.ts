@@ -15,7 +15,10 @@ const [wanted, few] = [1_000, 50];
 const connections = 8;
 const sampleMs = 50;
 const drainMs = 300_000;
-/** A rate is sustained if at least this share of the flows that begin in its later half ends in it. */
+/**
+ * A rate is sustained if at least this share of the flows that are due begins, and of those that begin in its
+ * later half, as many end in it. Arrivals are random, so two standard deviations may be missing besides.
+ */
 const enough = 0.95;
 /** Fraction of `--seconds` that each further rate is offered, and the number of rates, at most. */
 const share = 1 / 3;
@@ -161,8 +164,8 @@ function countsOf(
   const ended = samples.map(({ atMs, ended: value }): Sample => ({ atMs, value }));
   return {
     sustained:
-      per('started') >= enough * rate &&
-      last.ended - middle.ended >= enough * (last.started - middle.started),
+      areEnough(last.started - first.started, (rate * (last.atMs - first.atMs)) / 1_000) &&
+      areEnough(last.ended - middle.ended, last.started - middle.started),
     ended: ratesOf(ended, first.atMs, first.atMs + seconds * 1_000),
     metrics: {
       startedPerSecond: per('started'),
@@ -171,4 +174,9 @@ function countsOf(
       ...more,
     },
   };
+}
+
+/** Reports whether a random number that is expected to be `of` is not clearly below. */
+export function areEnough(count: number, of: number): boolean {
+  return count >= enough * of - 2 * Math.sqrt(of);
 }

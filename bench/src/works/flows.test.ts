@@ -3,7 +3,7 @@ import { treeOf } from '../peers/bullmq-tree.ts';
 import { payloadOf } from '../load.ts';
 import { outOfOrder, waitsOf } from './chains.ts';
 import type { Tried } from './flow-rates.ts';
-import { nextRate } from './flow-rates.ts';
+import { areEnough, nextRate } from './flow-rates.ts';
 
 /** Tries rates until the highest is known, on a system that sustains up to `limit`. */
 function search(limit: number): readonly number[] {
@@ -28,6 +28,11 @@ test('a rate that failed although a higher one did not is no bound', () => {
     { rate: 600, sustained: true },
   ];
   expect(nextRate(tried)).toBe(775);
+});
+
+test('small numbers may miss more by chance than large ones', () => {
+  expect([11, 10].map((count) => areEnough(count, 20))).toEqual([true, false]);
+  expect([9_400, 9_200].map((count) => areEnough(count, 10_000))).toEqual([true, false]);
 });
 
 const remembered = (...waits: readonly number[]): { readonly remembered: readonly Float64Array[] } => ({
