@@ -21,7 +21,16 @@ function slowly(ms: number): {
     query: (_text: string, [, , input]: readonly unknown[]) => {
       asked.push(JSON.parse(String(input)) as Asked);
       now += ms;
-      const advanced = { next: found, more: false, put: 0, stops: false, due_ms: null, walked: null, open: true, ended: [] };
+      const advanced = {
+        next: found,
+        more: false,
+        put: 0,
+        stops: false,
+        due_ms: null,
+        walked: null,
+        open: true,
+        ended: [],
+      };
       return Promise.resolve([{ advanced }]);
     },
   } as unknown as Database;
