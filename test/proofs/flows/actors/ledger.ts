@@ -1,0 +1,34 @@
+// The handlers' own part of the record, over connections that no fault cuts.
+import pg from 'pg';
+import { actorOptions } from '../../../support/actors/messages.ts';
+
+const { ledgerUrl } = actorOptions as { readonly ledgerUrl: string };
+const pool = new pg.Pool({ connectionString: ledgerUrl, max: 4, application_name: 'ledger' });
+pool.on('error', () => {}); // expected: the server restarts
+
+export const noteText = 'insert into proof.ran (job, flow, step, what) values ($1, $2, $3, $4)';
+
+interface Doing {
+  readonly id: string;
+  readonly flow: string;
+  readonly step: number;
+}
+
+/** Notes that a handler has begun or come to its good end; resolves to how often its flow was retried. */
+export async function note({ id, flow, step }: Doing, what: 'begin' | 'ok'): Promise<number> {
+  const { rows } = await pool.query<{ n: number }>(
+    `with noted as (${noteText})
+     select count(*)::integer as n from proof.retry where flow = $2 and answer = 'retried'`,
+    [id, flow, step, what],
+  );
+  return rows[0]?.n ?? 0;
+}
+
+/** Notes something that must not be. */
+export async function noteWrong(flow: string, what: string): Promise<void> {
+  await pool.query('insert into proof.wrong (flow, what) values ($1, $2)', [flow, what]);
+}
+
+export async function closeLedger(): Promise<void> {
+  await pool.end();
+}
