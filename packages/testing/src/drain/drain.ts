@@ -122,9 +122,9 @@ async function run(drainage: Drainage, options: DrainOptions, record: DrainRecor
   const total = { expired: 0, fired: 0 };
   let aheadMs = durationMs(ahead, 'ahead');
   if (aheadMs > 0) await needClock(database);
-  const flows = await noteFlows(database);
   await worker.begin(); // before a plan, which dispatches only to live nodes
   await scheduler.begin();
+  const flows = await noteFlows(database);
   let claimed = 0;
   for (;;) {
     const step = await scheduler.step();
