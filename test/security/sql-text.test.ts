@@ -32,7 +32,12 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   'postgres/src/dashboard/find-jobs.ts': {
     'sql.table(`${database.schema}.${name}`)': 'quoted, and one of four names in the code',
     'sql.table(`${database.schema}.queue`)': 'quoted, and made of the schema’s name',
+    'sql.table(`${database.schema}.${source}`)': 'quoted, and one of three names in the code',
+    'sql.table(`${schema}.flow_step`)': 'quoted, and made of the schema’s name',
     "sql.raw(hasItem(schema, { id: 't.id' }))": 'made of the schema’s name and constants',
+  },
+  'postgres/src/dashboard/flows.ts': {
+    'sql.table(`${schema}.flow`)': 'quoted, and made of the schema’s name',
   },
   'postgres/src/dashboard/keys.ts': {
     "hasItem(schema, { id: 'q.id', running: true })": 'made of the schema’s name and constants',
@@ -40,6 +45,10 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   'postgres/src/dashboard/schedules.ts': {
     columns: 'columns, a constant',
     documents: 'one of two lists of columns in the code',
+  },
+  'postgres/src/statements/flow/durable.ts': {
+    'job.toLowerCase()': 'in a text that is hashed',
+    name: 'in a text that is hashed',
   },
   'postgres/src/hints/listener.ts': {
     'pg.escapeIdentifier(channel)': 'quoted, and made of the schema’s name',
