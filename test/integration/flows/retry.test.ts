@@ -1,0 +1,136 @@
+import { randomUUID } from 'node:crypto';
+import { advanceFlows } from '@pgqueue/postgres/internal';
+import { beforeEach, expect, test } from 'vitest';
+import { opened } from '../../support/database.ts';
+import { emptying } from '../../support/empty.ts';
+import type { Member } from '../sql/support.ts';
+import { openGround } from '../sql/support.ts';
+
+const ground = opened(openGround);
+let node: Member;
+
+beforeEach(async () => {
+  await ground.reset();
+  await ground.sql(emptying(['flow_tally', 'flow_result', 'flow_job', 'flow_need', 'flow_step', 'flow']));
+  node = await ground.node();
+});
+
+interface Step {
+  readonly kind?: 'signal';
+  readonly wants?: 'any';
+  readonly needs?: readonly (readonly [number, 'done' | 'ended' | 'failed'])[];
+}
+
+/** A flow whose steps have one job each, unless they are signals. */
+async function start(steps: readonly Step[]): Promise<{
+  /** Ends the job of a step. */
+  readonly end: (step: number, outcome: 'done' | 'dead') => Promise<void>;
+  readonly retry: (step?: number) => Promise<unknown>;
+  /** The states of the flow and of its steps once the leader has looked. */
+  readonly states: () => Promise<string>;
+  readonly signal: (step: number) => Promise<unknown>;
+}> {
+  const id = randomUUID();
+  const jobs = steps.map(() => randomUUID());
+  const rows = steps.map((step, n) => ({
+    name: `step-${n}`,
+    ...step,
+    jobs: step.kind === undefined ? [{ id: jobs[n], task: 'hello' }] : [],
+  }));
+  await ground.sql('select pgqueue.start_flow($1::jsonb)', [JSON.stringify({ id, name: 'f', steps: rows })]);
+  return {
+    end: async (step, outcome) => {
+      const job = jobs[step] ?? '';
+      await ground.dispatch([job]);
+      const [claimed] = await ground.claim(node, 1);
+      await ground.settle([{ id: job, token: claimed?.token ?? '' }], outcome);
+    },
+    retry: (step) =>
+      ground.one('select outcome from pgqueue.retry_flow($1, $2)', [
+        id,
+        step === undefined ? null : `step-${step}`,
+      ]),
+    states: async () => {
+      for (let more = true; more;) {
+        ({ more } = await advanceFlows(ground.database, ground.leader(), { from: 0, max: 500, walk: null }));
+      }
+      return String(
+        await ground.one(
+          `select f.state || ': ' || string_agg(coalesce(s.outcome, s.state), ' ' order by s.step)
+           from pgqueue.flow f join pgqueue.flow_step s on s.flow = f.id where f.id = $1 group by f.id`,
+          [id],
+        ),
+      );
+    },
+    signal: (step) => ground.one('select pgqueue.signal_flow($1, $2)', [id, `step-${step}`]),
+  };
+}
+
+test('a step that was blocked all along waits once more for one that is open again', async () => {
+  const flow = await start([
+    {},
+    {},
+    {
+      needs: [
+        [0, 'ended'],
+        [1, 'done'],
+      ],
+    },
+  ]);
+  await flow.end(0, 'dead');
+  expect(await flow.states()).toBe('open: failed open blocked');
+  expect(await flow.retry()).toBe('retried');
+  await flow.end(1, 'done');
+  expect(await flow.states()).toBe('open: open done blocked');
+  await flow.end(0, 'done');
+  expect(await flow.states()).toBe('open: done done open');
+});
+
+test('a step that wants any of its needs is not skipped while one of them runs again', async () => {
+  const flow = await start([
+    {},
+    {},
+    {
+      wants: 'any',
+      needs: [
+        [0, 'done'],
+        [1, 'failed'],
+      ],
+    },
+  ]);
+  await flow.end(0, 'dead');
+  expect(await flow.states()).toBe('open: failed open blocked');
+  await flow.retry();
+  await flow.end(1, 'done');
+  expect(await flow.states()).toBe('open: open done blocked');
+  await flow.end(0, 'done');
+  expect(await flow.states()).toBe('open: done done open');
+});
+
+test('a signal that nobody waited for any more is waited for again', async () => {
+  const flow = await start([
+    {},
+    { kind: 'signal' },
+    {
+      needs: [
+        [0, 'done'],
+        [1, 'done'],
+      ],
+    },
+  ]);
+  await flow.end(0, 'dead');
+  expect(await flow.states()).toBe('failed: failed skipped skipped');
+  await flow.retry();
+  await flow.end(0, 'done');
+  expect(await flow.states()).toBe('open: done open blocked');
+  expect(await flow.signal(1)).toBe('signalled');
+  expect(await flow.states()).toBe('open: done done open');
+});
+
+test('a retry that finds nothing does not hide an end from the leader', async () => {
+  const flow = await start([{}, { needs: [[0, 'done']] }]);
+  await flow.states();
+  await flow.end(0, 'done');
+  expect(await flow.retry()).toBe('nothing');
+  expect(await flow.states()).toBe('open: done open');
+});
