@@ -1,4 +1,4 @@
-// What is done to each flow: starts, signals, cancellations and retries, each repeated until it is answered.
+// Actions on each flow: starts, signals, cancellations and retries, each repeated until it is answered.
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 import { now } from '../../support/actors/messages.ts';

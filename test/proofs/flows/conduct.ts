@@ -1,4 +1,4 @@
-// What the jobs of the proof are told to do, in their payload.
+// Instructions to the jobs of the proof, in their payload.
 import { z } from 'zod';
 
 /** A job that a running job adds to its own step. It does nothing but end. */

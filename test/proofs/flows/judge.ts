@@ -5,7 +5,7 @@ import { decide, hasFailed, isSuperfluous, outcomeOf } from './graph.ts';
 import type { FlowPlan, PlannedStep } from './plan.ts';
 import type { FlowRecord, Move, StepRow } from './record.ts';
 
-/** What the run knows about a flow beside its record. */
+/** Facts that the run knows about a flow beside its record. */
 export interface Known {
   readonly cancelAsked: boolean;
   /** Time at which its start was known to have committed, in Unix milliseconds. */
@@ -16,7 +16,7 @@ export interface Known {
   readonly aliveMs: (fromMs: number, toMs: number) => number;
 }
 
-/** What was found, and the latest that a step ended after its last job, in milliseconds. */
+/** Faults found, and the longest time from a step's last job to its end, in milliseconds. */
 export interface Findings {
   readonly wrong: readonly string[];
   readonly latestMs: number;
