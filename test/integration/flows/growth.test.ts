@@ -121,7 +121,7 @@ describe('ctx.addJobs', () => {
 
   test.each<[string, readonly NewJob[], string]>([
     ['an invalid payload', [leaf.job({ n: 1 }), leaf.job({ n: 0.5 })], 'jobs[1]: '],
-    ['a unique key', [leaf.job({ n: 1 }, { uniqueKey: 'u' })], 'has no uniqueKey'],
+    ['a unique key', [leaf.job({ n: 1 }, { uniqueKey: 'u' })], 'it has a uniqueKey'],
     ['needs that this job does not read', [end.job], 'it reads the steps all'],
     [
       'an id twice',
