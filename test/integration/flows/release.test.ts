@@ -55,3 +55,13 @@ test('one call enqueues some 10,000 jobs, and the next ones the others', async (
     { flow: flows[2]?.flow, jobs: 1 },
   ]);
 });
+
+test('a step without jobs ends with the last step that it waits for', async () => {
+  const { flow, first } = await startTwo(0);
+  await advance();
+  await end([first]);
+  expect(await sql('select state, outcome from pgqueue.flow_step where flow = $1', [flow])).toEqual([
+    { state: 'ended', outcome: 'done' },
+    { state: 'ended', outcome: 'done' },
+  ]);
+});

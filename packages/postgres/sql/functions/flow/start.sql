@@ -78,7 +78,7 @@ begin
     insert into flow_job (flow, step, n, jobs)
     select v_id, l.step, c.n, c.jobs
     from unnest(v_later_steps, v_later_jobs) as l (step, jobs) cross join lateral (
-      select 0 as n, l.jobs where jsonb_array_length(l.jobs) <= 500
+      select 0 as n, l.jobs where jsonb_array_length(l.jobs) between 1 and 500
       union all
       select ((j.n - 1) / 500)::integer, jsonb_agg(j.job order by j.n)
       from jsonb_array_elements(l.jobs) with ordinality as j (job, n) where jsonb_array_length(l.jobs) > 500 group by 1) c;
