@@ -1,7 +1,7 @@
 // Hostile names and values in every argument of the API, for callers without TypeScript: each value is
 // accepted, or refused with a proper error. Methods are listed from the objects themselves: a new one fails
 // the test until it is tried here.
-import { defineTask, PgQueueError } from '@pgqueue/core';
+import { flow as aFlow, defineTask, PgQueueError } from '@pgqueue/core';
 import { createOperator } from '@pgqueue/postgres';
 import { breaches, openDatabase, sqlState } from '@pgqueue/postgres/internal';
 import type { Database, Operator } from '@pgqueue/postgres';
@@ -175,6 +175,27 @@ const ofProducer: Calls = {
     () => producer.result(x, { timeout: '1ms' }),
     () => producer.result({ id: x, outcome: 'kept' }, { timeout: 0 }),
     () => producer.result(id, { timeout: typeof x === 'number' ? 0 : x }),
+  ],
+  start: (x) => [
+    () => producer.start(x),
+    () => producer.start(aFlow('f').step(x, task.job({}))),
+    () => producer.start(aFlow('f').step('a', x)),
+    () => producer.start(aFlow('f').step('a', task.job(x))),
+    ...(isLarge(x)
+      ? []
+      : ['id', 'key', 'uniqueKey', 'deadline', 'trace'].map(
+          (name) => () => producer.start(aFlow('f').step('a', task.job({})), { [name]: x }),
+        )),
+  ],
+  signal: (x) => [
+    () => producer.signal(x, 'a', 1),
+    () => producer.signal(flow, x, 1),
+    () => producer.signal(flow, 'a', x),
+  ],
+  signalJob: (x) => [
+    () => producer.signalJob(x, 'a', 1),
+    () => producer.signalJob(id, x, 1),
+    () => producer.signalJob(id, 'a', x),
   ],
   with: (x) => [() => producer.with(database.pool).enqueueByName('a', x)],
   close: () => [],

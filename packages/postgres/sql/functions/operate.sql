@@ -115,12 +115,16 @@ $$;
 
 -- Puts dead jobs back into QUEUE with fresh limits; they keep the errors of their attempts. A job whose
 -- unique key belongs to a newer job stays dead, and is missing from the answer.
+-- Locks the jobs' flows first: else a step could end as done between the leader's look and its count, for a
+-- job that is back.
 create function redrive(p_ids uuid[]) returns setof uuid
   language plpgsql volatile security definer
   set search_path from current
 as $$
 #variable_conflict use_column
 begin
+  perform from flow f
+  where f.id = any (array(select distinct d.flow from dead_letter d where d.id = any (p_ids) and d.flow is not null)) order by f.id for update;
   return query
     with dead as materialized (
       select d.* from dead_letter d where d.id = any (p_ids) order by d.died, d.id for update
