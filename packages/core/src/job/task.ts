@@ -96,8 +96,8 @@ export interface JobContext<Saved = unknown, Needs = unknown> extends DurableCon
    * Adds jobs to the step of this job, which goes on until they have ended. They are enqueued when this resolves.
    * A job in no flow just enqueues them. Up to 50,000 jobs and 64 MiB of payloads; all of them are checked
    * before any I/O. A job without a key gets the key of this one. A call is repeated after transient errors and
-   * adds nothing twice, but a later attempt that calls this again adds its jobs again, unless they have ids:
-   * the outcome `fanOut` adds them with the end of the job. Resolves to false when the lease was lost; then
+   * adds nothing twice, but a later attempt that calls this again adds its jobs again, but for those whose ids have
+   * not ended yet: the outcome `fanOut` adds them with the end of the job. Resolves to false when the lease was lost; then
    * nothing was added.
    * @throws {PgQueueError} `invalid_job`: a job can't be enqueued, has a unique key, or reads steps that this
    * job does not read; `too_many_pending`
