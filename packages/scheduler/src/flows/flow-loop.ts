@@ -28,6 +28,13 @@ export interface FlowLoop {
  * loop looks for itself.
  */
 const [idleMs, closedMs, openMs] = [3_600_000, 750, 500];
+/**
+ * Pause after calls that changed nothing, as a multiple of the last one's duration, and the number of such calls in
+ * a row that have no pause. While a step of 100,000 jobs is worked off, every hint of ended jobs would call, and
+ * take a fifth of the work's own time; in a chain, every other call changes something. Up to `restMaxMs`, since the
+ * step behind waits for it.
+ */
+const [restShare, restAfter, restMaxMs] = [4, 3, 15];
 /** Pause between two tries to cancel jobs that are being claimed or settled, in milliseconds. */
 const stopPauseMs = 20;
 
@@ -49,18 +56,25 @@ export function startFlowLoop({
   let leader: Leader | undefined;
   let open = false;
   let seenTallies = 0;
+  let [unchanged, restsUntil] = [0, 0];
   const loop = startLoop({
     step: async () => {
       leader = term();
       if (leader === undefined) return idleMs;
+      const beganAt = performance.now();
+      if (beganAt < restsUntil) return restsUntil - beganAt;
       const {
         put,
         more,
         stops,
         dueMs,
+        ended,
         open: stillOpen,
       } = await advanceOnce(database, leader, { memory, observe });
       open = stillOpen;
+      unchanged = put === 0 && ended.length === 0 && !more ? unchanged + 1 : 0;
+      const endedAt = performance.now();
+      if (unchanged >= restAfter) restsUntil = endedAt + Math.min(restMaxMs, restShare * (endedAt - beganAt));
       if (put > 0) onWork();
       if (more) return 0;
       if (stops) {
