@@ -1608,7 +1608,7 @@ $$;
 -- Operations on flows.
 
 -- Asks for the end of a flow: its blocked steps are skipped, signals and timers end, and the leader cancels the
--- jobs of its open steps (stop_jobs). p_locked: skip a flow that another session has locked. False: it has ended,
+-- jobs of its open steps (stop_jobs). p_skip: leave a flow alone that another session has locked. False: it has ended,
 -- or is stopping already.
 create function stop_flow(p_flow uuid, p_reason text, p_skip boolean default false) returns boolean
   language plpgsql volatile

@@ -67,6 +67,7 @@ export type { Suspension } from './statements/flow/durable.ts';
 export { readClock, readWaitedPage, signalFlowId, signalJob, suspendJob } from './statements/flow/durable.ts';
 export type { EndInStep, NeededStep, PageOfEnds, PagePlace } from './statements/flow/results.ts';
 export { addJobs, fanOut, readNeedPage, readNeeds } from './statements/flow/results.ts';
+export { makeId } from './statements/enqueue/job-id.ts';
 export { jobsJson } from './statements/enqueue/job-json.ts';
 export type { FlowRetried } from './statements/flow/operate.ts';
 export { cancelFlow, retryFlow } from './statements/flow/operate.ts';

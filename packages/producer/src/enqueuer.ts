@@ -2,9 +2,9 @@ import type { Enqueued, JobOptions, NewJob, Observer, Task } from '@pgqueue/core
 import type { JobRow } from '@pgqueue/core/internal';
 import { PgQueueError } from '@pgqueue/core';
 import { checkJobList, countByTask, isTask, unreachable } from '@pgqueue/core/internal';
-import { traceSend } from '@pgqueue/telemetry/internal';
+import { carrying, sendingOf, traceSend } from '@pgqueue/telemetry/internal';
 import type { TraceSource } from './rows.ts';
-import { carrying, sendingOf, toRow, toRows } from './rows.ts';
+import { toRow, toRows } from './rows.ts';
 
 /** Enqueues jobs. Everything about a job is checked before any I/O: `PgQueueError` with code `invalid_job` and all problems. */
 export interface Enqueuer {

@@ -5,10 +5,11 @@ import { toFlowRow, toSignalValue } from '@pgqueue/core/internal';
 import type { FlowStarted } from '@pgqueue/postgres/internal';
 import type { FlowEnd, FlowEnds } from './flow-ends.ts';
 import type { ResultOptions } from './results.ts';
-import { traceSend } from '@pgqueue/telemetry/internal';
+import { makeId } from '@pgqueue/postgres/internal';
+import { sendingOf, traceSend } from '@pgqueue/telemetry/internal';
 import type { EnqueuerParts } from './enqueuer.ts';
 import { tell } from './enqueuer.ts';
-import { carriedBy, makeId, sendingOf, sourceTrace } from './rows.ts';
+import { carriedBy, sourceTrace } from './rows.ts';
 import type { WritePath } from './writing.ts';
 
 /** One run of a flow. */

@@ -1,9 +1,9 @@
-import { randomFillSync } from 'node:crypto';
 import type { NewJob, TraceContext } from '@pgqueue/core';
 import type { FlowRow, JobRow } from '@pgqueue/core/internal';
-import type { Sending } from '@pgqueue/telemetry/internal';
-import { PgQueueError, uuidV7 } from '@pgqueue/core';
+import { PgQueueError } from '@pgqueue/core';
 import { isTraceparent, toJobRow, toJobRows } from '@pgqueue/core/internal';
+import { makeId } from '@pgqueue/postgres/internal';
+import { carrying } from '@pgqueue/telemetry/internal';
 
 /** Gives the trace context of what runs now; what it throws is dropped. */
 export type TraceSource = () => Partial<TraceContext> | undefined;
@@ -27,35 +27,6 @@ export function toRow(job: NewJob, trace: TraceSource | undefined): JobRow | Pro
  */
 export function toRows(jobs: readonly NewJob[], trace: TraceSource | undefined): Promise<readonly JobRow[]> {
   return toJobRows(jobs, (job) => toRow(job, trace));
-}
-
-/** Destination of the jobs, for their span. */
-export function sendingOf(rows: readonly JobRow[]): Sending {
-  const [first] = rows;
-  const same = (of: (row: JobRow) => string): string | undefined =>
-    first !== undefined && rows.every((row) => of(row) === of(first)) ? of(first) : undefined;
-  return { queue: same(({ queue }) => queue), task: same(({ task }) => task), jobs: rows.length };
-}
-
-/** The rows with the trace context of their enqueue, but for those that have one of their own. */
-export function carrying(rows: readonly JobRow[], trace: TraceContext): readonly JobRow[] {
-  return rows.map((row) => (row.trace === null ? { ...row, trace } : row));
-}
-
-/** Random bytes are drawn for so many ids at once: a call for each takes five times as long as all else that an id does. */
-const idsDrawn = 256;
-const idBytes = 10;
-const drawn = Buffer.alloc(idsDrawn * idBytes);
-let used = drawn.length;
-
-/** Makes a UUID v7. */
-export function makeId(): string {
-  if (used === drawn.length) {
-    randomFillSync(drawn);
-    used = 0;
-  }
-  used += idBytes;
-  return uuidV7(Date.now(), drawn.subarray(used - idBytes, used));
 }
 
 function traced(job: NewJob, trace: TraceSource | undefined): NewJob {

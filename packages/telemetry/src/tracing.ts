@@ -62,6 +62,22 @@ export interface Sending {
   readonly jobs: number;
 }
 
+/** Returns the destination of jobs, for their span. */
+export function sendingOf(jobs: readonly { readonly queue: string; readonly task: string }[]): Sending {
+  const [first] = jobs;
+  const same = (of: 'queue' | 'task'): string | undefined =>
+    first !== undefined && jobs.every((job) => job[of] === first[of]) ? first[of] : undefined;
+  return { queue: same('queue'), task: same('task'), jobs: jobs.length };
+}
+
+/** Returns jobs with a trace context, except for those that have one of their own. */
+export function carrying<Job extends { readonly trace: TraceContext | null }>(
+  jobs: readonly Job[],
+  trace: TraceContext,
+): readonly Job[] {
+  return jobs.map((job) => (job.trace === null ? { ...job, trace } : job));
+}
+
 /**
  * A span around an enqueue, below the one that is active. `send` gets the trace context that the jobs shall carry; undefined: nobody
  * traces.

@@ -51,7 +51,7 @@ export class Stage {
   readonly #options: StageOptions;
   readonly #proxies: { readonly schedulers: CutProxy; readonly workers: CutProxy };
   readonly #actors = new Map<string, Actor>();
-  /** Those that are dead, frozen or just starting. */
+  /** Processes that are dead, frozen or just starting. */
   readonly #busy = new Set<string>();
   readonly #under = new Set<Promise<void>>();
   /** Times without a leader. */

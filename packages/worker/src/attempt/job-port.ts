@@ -3,7 +3,7 @@ import type { JobRow } from '@pgqueue/core/internal';
 import { isNeededTask, issueText } from '@pgqueue/core/internal';
 import type { PageOfEnds } from '@pgqueue/postgres/internal';
 import { addJobs, jobsJson, readNeedPage, readNeeds } from '@pgqueue/postgres/internal';
-import { traceSend } from '@pgqueue/telemetry/internal';
+import { carrying, sendingOf, traceSend } from '@pgqueue/telemetry/internal';
 import { neededStep } from '../flow/needs.ts';
 import type { NeededSteps, NodePort } from '../flow/node-port.ts';
 import { lose } from '../lease/held-leases.ts';
@@ -107,15 +107,11 @@ export function tracedRows<Result>(
   send: (carried: readonly JobRow[]) => Promise<Result>,
 ): Promise<Result> {
   if (rows.length === 0) return send(rows);
-  const same = (of: (row: JobRow) => string): string | undefined => {
-    const [first, ...others] = new Set(rows.map(of));
-    return others.length === 0 ? first : undefined;
-  };
   return traceSend(
-    () => ({ queue: same(({ queue }) => queue), task: same(({ task }) => task), jobs: rows.length }),
+    () => sendingOf(rows),
     (carried) => {
       const trace = carried ?? job.trace;
-      return send(trace === null ? rows : rows.map((row) => (row.trace === null ? { ...row, trace } : row)));
+      return send(trace === null ? rows : carrying(rows, trace));
     },
     () => rows.slice(0, 1).map(({ id }) => id),
   );

@@ -15,8 +15,8 @@ import {
   waitedFlowRow,
 } from '@pgqueue/core/internal';
 import type { EndInStep } from '@pgqueue/postgres/internal';
-import { signalFlowId } from '@pgqueue/postgres/internal';
-import { addedRows, makeId } from '../flow/added-jobs.ts';
+import { makeId, signalFlowId } from '@pgqueue/postgres/internal';
+import { addedRows } from '../flow/added-jobs.ts';
 import type { FlowEntry, NodePort } from '../flow/node-port.ts';
 import { endsByPage } from '../flow/needs.ts';
 import { jsonText } from '../lease/json.ts';

@@ -1,8 +1,8 @@
-import { randomBytes } from 'node:crypto';
 import type { NewJob } from '@pgqueue/core';
-import { PgQueueError, uuidV7 } from '@pgqueue/core';
+import { PgQueueError } from '@pgqueue/core';
 import type { JobRow } from '@pgqueue/core/internal';
 import { checkJobList, toJobRow, toJobRows } from '@pgqueue/core/internal';
+import { makeId } from '@pgqueue/postgres/internal';
 
 /** The running job that adds others. */
 export interface Adding {
@@ -49,9 +49,4 @@ function refused(task: string, problem: string): PgQueueError {
   return new PgQueueError('invalid_job', `job of task ${JSON.stringify(task)} can't be added: ${problem}`, {
     data: { problems: [problem] },
   });
-}
-
-/** Makes the id of a job or a flow. */
-export function makeId(): string {
-  return uuidV7(Date.now(), randomBytes(10));
 }
