@@ -1191,7 +1191,8 @@ as $$
       and coalesce((select bool_or(n.condition <> 'ended') from flow_need n where n.flow = s.flow and n.needed = s.step), true))
 $$;
 
--- Ends a flow that can't be processed, so that it holds up no other. Its jobs in QUEUE go on.
+-- Ends a flow that can't be processed, so that it holds up no other. Its jobs in QUEUE go on, and a job that
+-- waits for it is woken by the caller.
 create function fail_flow(p_flow uuid, p_why text) returns void
   language plpgsql volatile
   set search_path from current
@@ -1222,7 +1223,7 @@ begin
       raise;
     elsif v_half = 0 then
       perform fail_flow(p_flows[1], sqlerrm);
-      return 0;
+      return wake_waiters(p_flows);
     end if;
   end;
   return advance_locked(p_flows[:v_half], p_probe) + advance_locked(p_flows[v_half + 1:], p_probe);
@@ -1365,7 +1366,8 @@ end
 $$;
 
 -- Makes the jobs due that wait for flows which have ended; returns their number. The caller has locked the flows.
--- A job whose row another session has locked waits for the next call, which a tally asks for.
+-- A job whose row another session has locked waits for the next call, which a tally asks for; one that can't be
+-- made due is set aside (make_due), and holds up no other.
 create function wake_waiters(p_flows uuid[]) returns integer
   language plpgsql volatile
   set search_path from current
@@ -1388,9 +1390,8 @@ begin
         insert into flow_tally (flow) values (v_flow.id);
         continue;
       end if;
-      update queue q set run_after = null
-      where q.id = v_flow.waiter and q.last_token = v_flow.waiter_token and q.run_after is not null;
-      v_woken := v_woken + 1;
+      v_woken := v_woken + make_due(array(
+        select q.id from queue q where q.id = v_flow.waiter and q.last_token = v_flow.waiter_token and q.run_after is not null));
     end if;
     update flow f set waiter_token = null where f.id = v_flow.id;
   end loop;

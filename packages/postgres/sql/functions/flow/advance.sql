@@ -151,7 +151,8 @@ as $$
       and coalesce((select bool_or(n.condition <> 'ended') from flow_need n where n.flow = s.flow and n.needed = s.step), true))
 $$;
 
--- Ends a flow that can't be processed, so that it holds up no other. Its jobs in QUEUE go on.
+-- Ends a flow that can't be processed, so that it holds up no other. Its jobs in QUEUE go on, and a job that
+-- waits for it is woken by the caller.
 create function fail_flow(p_flow uuid, p_why text) returns void
   language plpgsql volatile
   set search_path from current
@@ -182,7 +183,7 @@ begin
       raise;
     elsif v_half = 0 then
       perform fail_flow(p_flows[1], sqlerrm);
-      return 0;
+      return wake_waiters(p_flows);
     end if;
   end;
   return advance_locked(p_flows[:v_half], p_probe) + advance_locked(p_flows[v_half + 1:], p_probe);

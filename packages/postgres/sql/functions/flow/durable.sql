@@ -46,7 +46,8 @@ end
 $$;
 
 -- Makes the jobs due that wait for flows which have ended; returns their number. The caller has locked the flows.
--- A job whose row another session has locked waits for the next call, which a tally asks for.
+-- A job whose row another session has locked waits for the next call, which a tally asks for; one that can't be
+-- made due is set aside (make_due), and holds up no other.
 create function wake_waiters(p_flows uuid[]) returns integer
   language plpgsql volatile
   set search_path from current
@@ -69,9 +70,8 @@ begin
         insert into flow_tally (flow) values (v_flow.id);
         continue;
       end if;
-      update queue q set run_after = null
-      where q.id = v_flow.waiter and q.last_token = v_flow.waiter_token and q.run_after is not null;
-      v_woken := v_woken + 1;
+      v_woken := v_woken + make_due(array(
+        select q.id from queue q where q.id = v_flow.waiter and q.last_token = v_flow.waiter_token and q.run_after is not null));
     end if;
     update flow f set waiter_token = null where f.id = v_flow.id;
   end loop;
