@@ -17,12 +17,12 @@ export const takenOver: FlowScenario = async (ground) => {
   for (const lease of await stage.begin(stage.node)) await stage.end(lease, 'done');
   const old = ground.leader();
   await ground.sql(`update pgqueue.scheduler_lease set leader = null, expires = '-infinity'`);
-  const newest = { leader: 'newest', ...(await lead(ground.database, 'newest', 600_000)) };
+  const { epoch } = await lead(ground.database, 'newest', 600_000);
   const refused = await stage.advance(old).then(
     () => false,
     (error: { readonly code?: string }) => error.code === 'PQ002',
   );
-  await stage.advance(newest);
+  await stage.advance({ leader: 'newest', epoch });
   return [...(refused ? [] : ['moved by an old leader']), ...(await stage.judge())];
 };
 

@@ -27,7 +27,7 @@ export interface FlowStage {
 
 export async function stageFlow(ground: Ground, count: number): Promise<FlowStage> {
   const flow = randomUUID();
-  const ids = Array.from({ length: count }, () => randomUUID());
+  const ids = Array.from({ length: count }, (): string => randomUUID());
   const ends = new Map<string, 'done' | 'dead'>();
   const ours = new Set(ids);
   const steps = [

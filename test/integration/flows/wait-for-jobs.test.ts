@@ -1,7 +1,9 @@
 import type { JobContext } from '@pgqueue/core';
 import { defineTask, flow, giveUp, implement } from '@pgqueue/core';
+import { createOperator } from '@pgqueue/postgres';
+import { reasonText } from '@pgqueue/postgres/internal';
 import { Suspended } from '@pgqueue/worker';
-import { afterEach, describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, onTestFinished, test } from 'vitest';
 import { z } from 'zod';
 import { startCutProxy } from '../../support/cut-proxy.ts';
 import { opened } from '../../support/database.ts';
@@ -171,6 +173,32 @@ describe('ctx.all', () => {
     expect(await bench.resultOf(id)).toBe(2);
     expect(seen).toEqual([true, false, false, true]);
     expect(worker.of('job.late_error')).toEqual([]);
+  });
+
+  test('is explained', async () => {
+    const slow = defineTask({ name: 'slow', payload: z.object({}), timeout: '1h' });
+    await bench.start([
+      implement(parent, async (_, ctx) => {
+        const jobs = [1, 2].map(() => slow.job({}, { delay: '1h' }));
+        await ctx.all('slow', jobs);
+      }),
+    ]);
+    const { id } = await bench.producer.enqueue(parent, {});
+    await bench.suspended(id);
+    const operator = createOperator({ connectionString: bench.test.url });
+    onTestFinished(() => operator.close());
+    const { reasons } = await operator.explain(id);
+    expect(reasons).toEqual([
+      {
+        kind: 'suspended',
+        flow: expect.any(String),
+        name: 'parent: slow',
+        waits: [{ kind: 'jobs', step: 'slow', left: 2, added: 2, dead: 0, other: 0 }],
+      },
+    ]);
+    expect(reasons.map((reason) => reasonText(reason, String))).toEqual([
+      expect.stringMatching(/^suspended until flow .* \(parent: slow\) ends: slow: 2 of 2 left$/u),
+    ]);
   });
 
   test('of a job that is cancelled goes, too', async () => {

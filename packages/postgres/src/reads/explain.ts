@@ -31,6 +31,8 @@ export interface WaitFacts {
    * Due jobs of the same queue and key that come first, counted up to 100,000; null while the job is delayed.
    */
   readonly jobsAhead: number | null;
+  /** Id of the flow until whose end the job is suspended; null: none. */
+  readonly waitsFor: string | null;
   readonly nodeState: string | null;
   readonly nodeBeatAgoMs: number | null;
   readonly cancelAsked: boolean;

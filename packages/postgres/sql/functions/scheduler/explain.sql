@@ -122,7 +122,7 @@ $$;
 
 -- Returns the facts about an unfinished job that the database alone knows; null: there is no such job. Work
 -- items are counted in its queue and in its key; the jobs of a bundle count once. "jobsAhead", counted up to
--- p_ahead_max, is served by queue_waiting.
+-- p_ahead_max, is served by queue_waiting. "waitsFor": the flow until whose end the job is suspended.
 create function wait_facts(p_job uuid, p_ahead_max integer) returns jsonb
   language sql stable security definer
   set search_path from current
@@ -177,6 +177,8 @@ as $$
         where a.run_after is null and a.queue = one.queue and a.key = one.key and (a.priority, a.seq) < (one.priority, one.seq)
           and (select w.id from work_item w where w.id = a.id and w.lock_key is not null limit 1) is null
         limit p_ahead_max) ahead) end,
+    'waitsFor', case when one.run_after > one.now then (
+      select f.id from flow f where f.waiter = one.id and f.state = 'open' limit 1) end,
     'nodeState', n.state, 'nodeBeatAgoMs', extract(epoch from one.now - n.heartbeat)::float8 * 1000,
     'cancelAsked', one.cancelled is not null)
   from one left join node n on n.id = one.lock_key

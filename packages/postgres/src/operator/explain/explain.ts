@@ -3,11 +3,14 @@ import type { Hold } from '@pgqueue/core';
 import type { Database } from '../../connection/database.ts';
 import type { WaitFacts } from '../../reads/explain.ts';
 import { readWaitFacts } from '../../reads/explain.ts';
+import type { FlowDetails } from '../../reads/flows.ts';
+import { readFlow } from '../../reads/flows.ts';
 import type { JobSummary } from '../../reads/jobs.ts';
 import { readSummary } from '../../reads/jobs.ts';
 import type { LeaderAnswer } from '../../statements/report.ts';
 import type { Estimate } from './estimate.ts';
 import { estimateStart } from './estimate.ts';
+import { waitingSteps } from './flow-waits.ts';
 import type { Reason } from './reasons.ts';
 
 /** Explanation of a job's present state. */
@@ -62,9 +65,10 @@ async function compose(
   const job = seen.finished === null && facts === undefined ? await readSummary(database, seen.id) : seen;
   if (job === undefined) throw jobNotFound(seen.id);
   if (facts === undefined) return { job, reasons: endedReasons(job), ...nothingAhead };
+  const waited = facts.waitsFor === null ? undefined : await readFlow(database, facts.waitsFor);
   return {
     job,
-    reasons: waitReasons(job, facts, answer),
+    reasons: waitReasons(job, facts, { answer, waited }),
     ahead: facts.jobsAhead,
     aheadInOrder: answer?.ahead ?? null,
     start: answer === undefined ? null : estimate(job, facts, answer),
@@ -92,12 +96,22 @@ function endedReasons(job: JobSummary): readonly Reason[] {
   return [{ kind: 'dead', reason: job.reason ?? 'unknown', error: job.lastError?.message ?? null }];
 }
 
-/** Returns the reasons that hold an unfinished job. Pure: needs no database. */
-export function waitReasons(job: JobSummary, facts: WaitFacts, answer?: LeaderAnswer): readonly Reason[] {
+/** Returns the reasons that hold an unfinished job. `waited`: the flow that it waits for. Pure: needs no database. */
+export function waitReasons(
+  job: JobSummary,
+  facts: WaitFacts,
+  {
+    answer,
+    waited,
+  }: { readonly answer?: LeaderAnswer | undefined; readonly waited?: FlowDetails | undefined } = {},
+): readonly Reason[] {
   if (facts.startedAgoMs !== null) return runningReasons(job, facts);
   const reasons: Reason[] = [];
   if (facts.expired) reasons.push({ kind: 'expiring' });
-  if (facts.dueInMs !== null && facts.dueInMs > 0) {
+  if (waited?.state === 'open') {
+    const waits = waitingSteps(waited.steps).flatMap((step) => (step.state === 'open' ? step.waits : []));
+    reasons.push({ kind: 'suspended', flow: waited.id, name: waited.name, waits });
+  } else if (facts.dueInMs !== null && facts.dueInMs > 0) {
     const { runAfter, tries } = job;
     reasons.push({ kind: 'delayed', until: runAfter, ms: facts.dueInMs, tries });
   }

@@ -113,11 +113,16 @@ export function waitingText(
 ): string {
   if (state === 'open') return waits.map((wait) => restText(wait, age)).join('; ');
   if (waits.length === 0) return 'opens as soon as a scheduler leads';
-  const each = waits.slice(0, waitsMax).map((wait) => waitText(wait, age));
-  const more = waits.length > waitsMax ? [`${grouped(waits.length - waitsMax)} more`] : [];
   const any = wants === 'any' && waits.length > 1 ? 'any of ' : '';
   const skipped = skips ? `; as it stands, ${step} will be skipped` : '';
-  return `waits for ${any}${[...each, ...more].join('; ')}${skipped}`;
+  return `waits for ${any}${waitTexts(waits, age)}${skipped}`;
+}
+
+/** Describes the first ten waits, and counts the others. */
+export function waitTexts(waits: readonly StepWait[], age: (ms: number) => string): string {
+  const each = waits.slice(0, waitsMax).map((wait) => waitText(wait, age));
+  const more = waits.length > waitsMax ? [`${grouped(waits.length - waitsMax)} more`] : [];
+  return [...each, ...more].join('; ');
 }
 
 /** Most waits that a text lists. */

@@ -1,10 +1,21 @@
 import { readableRate, unreachable } from '@pgqueue/core/internal';
 import type { Rate } from '@pgqueue/core';
 import { aheadMax } from '../../reads/explain.ts';
+import type { StepWait } from './flow-waits.ts';
+import { waitTexts } from './flow-waits.ts';
 
 /** One reason why a job waits, or its outcome. */
 export type Reason =
   | { readonly kind: 'delayed'; readonly until: Date | null; readonly ms: number; readonly tries: number }
+  | {
+      /** Its handler waits, without a slot, for jobs or a signal: until a flow of its own ends. */
+      readonly kind: 'suspended';
+      /** Id and name of that flow. */
+      readonly flow: string;
+      readonly name: string;
+      /** Everything that the flow's open steps wait for. */
+      readonly waits: readonly StepWait[];
+    }
   | { readonly kind: 'paused_queue'; readonly queue: string }
   | { readonly kind: 'no_leader' }
   | {
@@ -105,6 +116,8 @@ export function reasonText(reason: Reason, age: Age, remedies: Remedies = comman
   switch (reason.kind) {
     case 'delayed':
       return `delayed${afterTries(reason.tries)}: due in ${age(reason.ms)}, at ${at(reason.until)}`;
+    case 'suspended':
+      return `suspended until flow ${reason.flow} (${reason.name}) ends: ${waitTexts(reason.waits, age)}`;
     case 'paused_queue':
       return `queue ${reason.queue} is paused: ${remedies.pausedQueue(reason.queue)}`;
     case 'no_leader':
