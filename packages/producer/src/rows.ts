@@ -50,6 +50,9 @@ export function sourceTrace(trace: TraceSource | undefined): TraceContext | unde
 export function carriedBy(row: FlowRow, trace: TraceContext | undefined): FlowRow {
   const carried = row.trace ?? trace;
   if (carried === undefined) return row;
-  const steps = row.steps.map((step) => ({ ...step, jobs: carrying(step.jobs, carried) }));
+  const steps = row.steps.map((step) => ({
+    ...step,
+    jobs: carrying(step.jobs, { ...carried, flow: row.id, step: step.name }),
+  }));
   return { ...row, trace: carried, steps };
 }

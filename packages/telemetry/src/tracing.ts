@@ -148,7 +148,17 @@ export function startAttempt(job: TracedJob): AttemptSpan | undefined {
     'pgqueue.task': task,
     'pgqueue.attempt': tries + crashes + 1,
     ...(key === '' ? {} : { 'pgqueue.key': key }),
+    ...flowAttributes(job.trace),
   });
+}
+
+/** Returns the attributes that tell a flow's spans from others. SQL producers may write any JSON here. */
+function flowAttributes(carried: TraceContext | null): Attributes {
+  const { flow, step } = carried ?? {};
+  return {
+    ...(typeof flow === 'string' ? { 'pgqueue.flow': flow } : {}),
+    ...(typeof step === 'string' ? { 'pgqueue.step': step } : {}),
+  };
 }
 
 /** The span of one handler call for several jobs, beside those of their attempts. */

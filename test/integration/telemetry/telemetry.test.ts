@@ -18,7 +18,7 @@ import {
 import type { ReadableSpan } from '@opentelemetry/sdk-trace';
 import { InMemorySpanExporter, SimpleSpanProcessor, TracerProvider } from '@opentelemetry/sdk-trace';
 import type { Candidate } from '@pgqueue/core';
-import { defineTask, fanOut, implement, implementBatch, policy } from '@pgqueue/core';
+import { defineTask, fanOut, flow, implement, implementBatch, policy } from '@pgqueue/core';
 import type { Producer } from '@pgqueue/producer';
 import { createProducer } from '@pgqueue/producer';
 import type { Scheduler } from '@pgqueue/scheduler';
@@ -166,6 +166,24 @@ test('jobs that a handler adds are traced below its attempt', async () => {
     id(attempt),
   ]);
   expect(added.flatMap(linked).toSorted()).toEqual(enqueues.map((span) => String(id(span))).toSorted());
+});
+
+test('attempts of a flow tell it, and are linked to its start', async () => {
+  const run = await producer.start(
+    flow('count')
+      .step('first', single.job({ fails: 0, secret }))
+      .step('last', growing.job({}), { needs: ['first'] }),
+  );
+  const [first] = await some('process default', 1);
+  const [last] = await some('process growing', 1);
+  const [start] = exporter.getFinishedSpans().filter(({ kind }) => kind === SpanKind.PRODUCER);
+  expect(
+    [first, last].map((span) => [span?.attributes['pgqueue.flow'], span?.attributes['pgqueue.step']]),
+  ).toEqual([
+    [run.id, 'first'],
+    [run.id, 'last'],
+  ]);
+  expect([first, last].flatMap(linked)).toEqual([id(start), id(start)]);
 });
 
 test('the row carries W3C trace context that others can read, and keeps one that was given', async () => {

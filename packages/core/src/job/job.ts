@@ -11,6 +11,9 @@ export type Attributes = Readonly<Record<string, string | number | boolean | nul
 export interface TraceContext {
   readonly traceparent: string;
   readonly tracestate?: string;
+  /** Id of the flow, and name of its step, that a job was started with. */
+  readonly flow?: string;
+  readonly step?: string;
 }
 
 /** Status of a job. The first four are in QUEUE and WORK_QUEUE, the others are terminal. */
