@@ -1258,7 +1258,7 @@ $$;
 --   walked  the last flow that was looked at; null: the walk is at its end
 --   open    some flow is open
 --   ended   the flows that have ended: [{"id", "name", "state"}]
--- Flows that another session has locked wait for the next call.
+-- Flows that another session has locked wait for the next call. Tells those who wait for flows which have ended.
 create function advance_flows(p_leader text, p_epoch bigint, p_read jsonb) returns jsonb
   language plpgsql volatile security definer
   set plan_cache_mode = force_generic_plan
@@ -1278,6 +1278,7 @@ declare
   v_flows uuid[];
   v_put integer := 0;
   v_late uuid;
+  v_ended jsonb;
 begin
   perform assert_leader(p_leader, p_epoch);
   perform assert_read_committed();
@@ -1304,6 +1305,12 @@ begin
   if cardinality(v_walk) > 0 then
     v_put := v_put + advance_locked(v_walk, true);
   end if;
+  select coalesce(jsonb_agg(jsonb_build_object('id', f.id, 'name', f.name, 'state', f.state)), '[]') into v_ended
+  from flow f where f.id = any (v_flows || v_walk) and f.ended >= v_now;
+  if v_ended <> '[]' then
+    perform pg_notify(current_schema() || ':flow', case when jsonb_array_length(v_ended) <= 64 then (
+      select string_agg(e.flow ->> 'id', ',') from jsonb_array_elements(v_ended) as e (flow)) else '' end);
+  end if;
   return jsonb_build_object(
     'next', v_next, 'put', v_put,
     -- jobs are left behind the most that one call enqueues
@@ -1312,9 +1319,7 @@ begin
     'due_ms', flows_due_ms(),
     'walked', case when cardinality(v_walk) = 100 then v_walk[100] end,
     'open', exists (select from flow f where f.state = 'open'),
-    'ended', coalesce((
-      select jsonb_agg(jsonb_build_object('id', f.id, 'name', f.name, 'state', f.state))
-      from flow f where f.id = any (v_flows || v_walk) and f.ended >= v_now), '[]'));
+    'ended', v_ended);
 end
 $$;
 

@@ -60,7 +60,7 @@ export type { EnqueueInput } from './statements/enqueue/enqueue.ts';
 export { enqueueAndHint, enqueueJobs } from './statements/enqueue/enqueue.ts';
 export { columnsToCopy, copyJobs } from './statements/enqueue/enqueue-copy.ts';
 export type { FlowStarted, FlowState, SignalInFlow } from './statements/flow/start.ts';
-export { readFlowStates, signalFlow, startFlow } from './statements/flow/start.ts';
+export { signalFlow, startFlow } from './statements/flow/start.ts';
 export type { AdvanceInput, FlowsAdvanced } from './statements/flow/advance.ts';
 export { advanceFlows, stopJobs, trimFlows } from './statements/flow/advance.ts';
 export type { Suspension } from './statements/flow/durable.ts';
@@ -84,9 +84,9 @@ export { heartbeatNode, heldLeases, leaveNode, registerNode, resetNode } from '.
 export { amend, cancel, erase, redrive } from './statements/operate.ts';
 export type { DeathError, JobEnd } from './statements/results.ts';
 export type { Waited } from './results/waits.ts';
-export type { ResultWaits, ResultWaitsParts } from './results/result-waits.ts';
+export type { HearingParts } from './results/hinted-waits.ts';
 export { createWaits } from './results/waits.ts';
-export { createResultWaits } from './results/result-waits.ts';
+export { createFlowWaits, createResultWaits } from './results/ends.ts';
 export { releaseClaim } from './statements/release-claim.ts';
 export type { OpenExplain } from './statements/report.ts';
 export {

@@ -1,18 +1,9 @@
-import type { Observer } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
-import type { Shape } from '@pgqueue/core/internal';
-import {
-  aDuration,
-  durationMs,
-  optional,
-  optionProblems,
-  throwProblems,
-  unreachable,
-} from '@pgqueue/core/internal';
-import type { Database } from '@pgqueue/postgres';
-import type { FlowState, Waited } from '@pgqueue/postgres/internal';
-import { createWaits, readFlowStates } from '@pgqueue/postgres/internal';
+import { unreachable } from '@pgqueue/core/internal';
+import type { FlowState, HearingParts, Waited } from '@pgqueue/postgres/internal';
+import { createFlowWaits } from '@pgqueue/postgres/internal';
 import type { ResultOptions } from './results.ts';
+import { waitMs } from './results.ts';
 import { noDatabase } from './writing.ts';
 
 /** End of a flow. */
@@ -26,38 +17,19 @@ export interface FlowEnd {
 export interface FlowEnds {
   readonly ended: (flowId: string, options?: ResultOptions) => Promise<FlowEnd>;
   /** Rejects all waits. */
-  readonly stop: () => void;
+  readonly stop: () => Promise<void>;
 }
 
-const shape: Shape<ResultOptions> = { timeout: optional(aDuration) };
-
-/** Creates the waits for flows of one producer. No hint tells the end of a flow, so they poll. */
-export function createFlowEnds(parts: {
-  /** Undefined: the producer has no database of its own. */
-  readonly database: Database | undefined;
-  readonly observe: Observer;
-  /** Checks the schema before the first statement. */
-  readonly verify: (database: Database) => Promise<unknown>;
-}): FlowEnds {
-  const { database, observe, verify } = parts;
-  const waits =
-    database &&
-    createWaits<FlowState>({
-      look: async (ids) => {
-        await verify(database);
-        return new Map((await readFlowStates(database, ids)).map((state) => [state.id, state]));
-      },
-      hasEnded: ({ state }) => state !== 'open',
-      onError: (error, retryMs) => observe({ type: 'database.error', during: 'result', error, retryMs }),
-    });
+/** Creates the waits for flows of one producer. `parts` undefined: it has no database of its own. */
+export function createFlowEnds(parts: HearingParts | undefined): FlowEnds {
+  const waits = parts && createFlowWaits(parts);
   return {
     ended: async (flowId, options = {}) => {
-      throwProblems('configuration', 'run.ended', optionProblems(options, shape));
-      const timeoutMs = durationMs(options.timeout ?? '30s', 'timeout');
-      if (waits === undefined) throw noDatabase();
+      const timeoutMs = waitMs('run.ended', options);
+      if (waits === undefined) throw noDatabase('await flows');
       return endOf(await waits.wait(flowId, timeoutMs), flowId, timeoutMs);
     },
-    stop: () => waits?.stop(new PgQueueError('closed', 'this producer was closed: it awaits no flows')),
+    stop: async () => waits?.stop(new PgQueueError('closed', 'this producer was closed: it awaits no flows')),
   };
 }
 

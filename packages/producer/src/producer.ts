@@ -35,7 +35,7 @@ export interface ProducerOptions extends DatabaseOptions {
   /** Wakes the scheduler after an enqueue, from outside any transaction. Without it, the scheduler polls. Default true. */
   readonly notify?: boolean;
   /**
-   * Hears by LISTEN of jobs that have ended, on one connection of its own, which is open while somebody waits for a `result`.
+   * Hears by LISTEN of jobs and of flows that have ended, on a connection each, which is open while somebody waits for one.
    * False: waits poll, as with a `pool` alone, for PgBouncer in transaction mode. Default true.
    */
   readonly listen?: boolean;
@@ -112,17 +112,22 @@ export function createProducer(options: ProducerOptions): Producer {
   };
   const verify: Verify = (executor) => (verified ? undefined : check(executor));
 
-  const parts = { database, observe, verify: async (at: Database) => verify(at) };
-  const results = createResults(options, parts);
-  const ends = createFlowEnds(parts);
+  const waiting = database && {
+    database,
+    connectionString: options.listen === false ? undefined : options.connectionString,
+    applicationName: options.applicationName ?? 'pgqueue producer results',
+    observe,
+    verify: async () => verify(database),
+  };
+  const results = createResults(waiting);
+  const ends = createFlowEnds(waiting);
   const producing = (writing: WritePath): Enqueuer & FlowStarter => ({
     ...createEnqueuer({ ...common, write: writing.write }),
     ...createFlowStarter({ ...common, writing, ended: ends.ended }),
   });
 
   const close = async (): Promise<void> => {
-    ends.stop();
-    const awaited = results.stop();
+    const awaited = Promise.all([ends.stop(), results.stop()]);
     await Promise.allSettled(underWay);
     lateHints?.stop();
     leaderless?.stop();

@@ -1,4 +1,4 @@
-import type { Duration, Enqueued, Observer } from '@pgqueue/core';
+import type { Duration, Enqueued } from '@pgqueue/core';
 import type { Shape } from '@pgqueue/core/internal';
 import { PgQueueError } from '@pgqueue/core';
 import {
@@ -11,9 +11,9 @@ import {
   throwProblems,
   unreachable,
 } from '@pgqueue/core/internal';
-import type { Database, DatabaseOptions } from '@pgqueue/postgres';
-import type { JobEnd, Waited } from '@pgqueue/postgres/internal';
+import type { HearingParts, JobEnd, Waited } from '@pgqueue/postgres/internal';
 import { createResultWaits } from '@pgqueue/postgres/internal';
+import { noDatabase } from './writing.ts';
 
 /** Options of `producer.result`. */
 export interface ResultOptions {
@@ -30,39 +30,25 @@ interface Results {
   readonly stop: () => Promise<void>;
 }
 
-interface ResultsParts {
-  /** Undefined: the producer has no database of its own. */
-  readonly database: Database | undefined;
-  readonly observe: Observer;
-  /** Checks the schema before the first statement. */
-  readonly verify: (database: Database) => Promise<unknown>;
-}
-
-/** Creates the waits of a producer; opens no connection before somebody waits. */
-export function createResults(
-  { connectionString, listen = true, applicationName }: DatabaseOptions & { readonly listen?: boolean },
-  { database, observe, verify }: ResultsParts,
-): Results {
-  const waits =
-    database &&
-    createResultWaits({
-      database,
-      connectionString: listen ? connectionString : undefined,
-      applicationName: applicationName ?? 'pgqueue producer results',
-      observe,
-      verify: () => verify(database),
-    });
+/** Creates the waits for results of one producer. `parts` undefined: it has no database of its own. */
+export function createResults(parts: HearingParts | undefined): Results {
+  const waits = parts && createResultWaits(parts);
   return {
     result: async <Result>(job: string | Enqueued<Result>, options: ResultOptions = {}) => {
-      throwProblems('configuration', 'producer.result', optionProblems(options, shape));
+      const timeoutMs = waitMs('producer.result', options);
       const id = idOf(job);
-      const timeoutMs = durationMs(options.timeout ?? '30s', 'timeout');
-      if (waits === undefined) throw noDatabase();
+      if (waits === undefined) throw noDatabase('await results');
       return resultOf(await waits.wait(id, timeoutMs), { id, timeoutMs }) as Result;
     },
     stop: async () =>
       waits?.stop(new PgQueueError('closed', 'this producer was closed: it awaits no results')),
   };
+}
+
+/** Checks the options of a wait, and returns its longest time in milliseconds. */
+export function waitMs(call: string, options: ResultOptions): number {
+  throwProblems('configuration', call, optionProblems(options, shape));
+  return durationMs(options.timeout ?? '30s', 'timeout');
 }
 
 /** Returns the result of a job that is done, or throws an error that says how its wait ended. */
@@ -158,12 +144,5 @@ function idOf(job: unknown): string {
   throw new PgQueueError(
     'configuration',
     `producer.result takes the id of a job, a UUID, or what an enqueue returned, not ${got}`,
-  );
-}
-
-function noDatabase(): PgQueueError {
-  return new PgQueueError(
-    'configuration',
-    'this producer has no database of its own: give connectionString or pool to await results',
   );
 }

@@ -112,10 +112,10 @@ export function writingWithin(
 
 /** The way of a producer without a database: each call tells what is missing. */
 export const writingNowhere: WritePath = {
-  write: () => Promise.reject(noDatabase()),
-  start: () => Promise.reject(noDatabase()),
-  signal: () => Promise.reject(noDatabase()),
-  signalJob: () => Promise.reject(noDatabase()),
+  write: () => Promise.reject(noDatabase('enqueue')),
+  start: () => Promise.reject(noDatabase('enqueue')),
+  signal: () => Promise.reject(noDatabase('enqueue')),
+  signalJob: () => Promise.reject(noDatabase('enqueue')),
 };
 
 /** Sends a hint when jobs were written. */
@@ -128,11 +128,12 @@ async function hinting(
   return enqueued;
 }
 
-/** Error of a producer that has no database of its own. */
-export function noDatabase(): PgQueueError {
+/** Error of a producer that has no database of its own. `to`: the call that needs one. */
+export function noDatabase(to: 'enqueue' | 'await results' | 'await flows'): PgQueueError {
+  const other = to === 'enqueue' ? ', or enqueue through with(transaction)' : ` to ${to}`;
   return new PgQueueError(
     'configuration',
-    'this producer has no database of its own: give connectionString or pool, or enqueue through with(transaction)',
+    `this producer has no database of its own: give connectionString or pool${other}`,
   );
 }
 

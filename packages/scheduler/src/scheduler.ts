@@ -289,8 +289,10 @@ function routeHint(
 ): void {
   if (channel === channelName(schema, 'leader')) election.wake();
   else if (election.term() === undefined) return;
-  else if (channel === channelName(schema, 'flow')) flows.wake();
-  else if (channel === channelName(schema, 'queue')) ticks.wakeNew(payload);
+  else if (channel === channelName(schema, 'flow')) {
+    // ids: flows that this leader has ended
+    if (payload === '') flows.wake();
+  } else if (channel === channelName(schema, 'queue')) ticks.wakeNew(payload);
   else if (channel === channelName(schema, 'done')) {
     flows.jobsEnded();
     ticks.wakeDone(payload);

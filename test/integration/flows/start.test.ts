@@ -1,7 +1,9 @@
+import { randomUUID } from 'node:crypto';
 import type { Flow, PgQueueEvent } from '@pgqueue/core';
 import { defineTask, flow, implement, signal, timer } from '@pgqueue/core';
 import type { Executor } from '@pgqueue/postgres';
 import type { Producer, ProducerOptions } from '@pgqueue/producer';
+import { advanceFlows, createFlowWaits, lead } from '@pgqueue/postgres/internal';
 import { createProducer } from '@pgqueue/producer';
 import { createScheduler } from '@pgqueue/scheduler';
 import { createWorker } from '@pgqueue/worker';
@@ -9,6 +11,7 @@ import { beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { startCutProxy } from '../../support/cut-proxy.ts';
 import { useDatabase } from '../../support/database.ts';
+import { until } from '../../support/until.ts';
 
 const fetchPage = defineTask({ name: 'fetch-page', payload: z.object({ url: z.string() }) });
 const sumUp = defineTask({ name: 'sum-up', payload: z.object({}), needs: { pages: fetchPage } });
@@ -117,11 +120,14 @@ describe('producer.start', () => {
   test('carries a trace context, for the flow and for its jobs', async () => {
     await withProducer({ pool: database.pool, trace: () => ({ traceparent }) }, async (producer) => {
       const other = { traceparent: traceparent.replace('01', '02') };
-      await producer.start(
+      const { id } = await producer.start(
         flow('traced').step('a', [pages[0] ?? [], fetchPage.job({ url: 'b' }, { trace: other })].flat()),
       );
       expect((await flows())[0]?.['trace']).toEqual({ traceparent });
-      expect((await waiting()).map(({ trace }) => trace as unknown)).toEqual([{ traceparent }, other]);
+      expect((await waiting()).map(({ trace }) => trace as unknown)).toEqual([
+        { traceparent, flow: id, step: 'a' },
+        other,
+      ]);
     });
   });
 
@@ -225,6 +231,42 @@ describe('run.ended', () => {
       expect(ran.at(-1)).toBe('x');
     });
     await Promise.all([scheduler.stop(), worker.stop()]);
+  });
+
+  test('is told by a hint of the leader', async () => {
+    const hour = 3_600_000;
+    let looks = 0;
+    const waits = createFlowWaits({
+      database,
+      connectionString: own.url,
+      applicationName: 'flow waits',
+      observe: () => {},
+      verify: () => {
+        looks += 1;
+        return Promise.resolve();
+      },
+      pause: { minMs: hour, maxMs: hour },
+    });
+    const { epoch } = await lead(database, 'leader', 60_000);
+    /** Starts flows without jobs, awaits them, and ends them once that many looks have found them open. */
+    const ends = async (count: number, before: number) => {
+      const ids = Array.from({ length: count }, (): string => randomUUID());
+      for (const id of ids) {
+        const row = { id, name: 'empty', steps: [{ name: 'none' }] };
+        await sql('select pgqueue.start_flow($1::jsonb)', [JSON.stringify(row)]);
+      }
+      const from = looks;
+      const waited = ids.map((id) => waits.wait(id, 24 * hour));
+      await until('the looks', () => looks >= from + before);
+      await advanceFlows(database, { leader: 'leader', epoch }, { from: 0, max: 500, walk: null });
+      return Promise.all(waited);
+    };
+    const ended = { kind: 'ended', state: { state: 'done' } };
+    // the second look: the listener is connected
+    expect(await ends(1, 2)).toMatchObject([ended]);
+    // more than 64 are told without their ids
+    expect(await ends(65, 1)).toMatchObject(Array.from({ length: 65 }, () => ended));
+    await waits.stop(new Error('stopped'));
   });
 
   test('tells a flow that was cancelled, one that is gone, and a producer that is closed', async () => {

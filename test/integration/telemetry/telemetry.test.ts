@@ -176,7 +176,7 @@ test('attempts of a flow tell it, and are linked to its start', async () => {
   );
   const [first] = await some('process default', 1);
   const [last] = await some('process growing', 1);
-  const [start] = exporter.getFinishedSpans().filter(({ kind }) => kind === SpanKind.PRODUCER);
+  const start = exporter.getFinishedSpans().find(({ kind }) => kind === SpanKind.PRODUCER);
   expect(
     [first, last].map((span) => [span?.attributes['pgqueue.flow'], span?.attributes['pgqueue.step']]),
   ).toEqual([

@@ -8,7 +8,8 @@ import type { Executor } from '../connection/executor.ts';
  * - `done`: slots are free (payload: the ids of the ended jobs if they are few; empty: the list is
  *   incomplete).
  * - `cancel`: running jobs are to be cancelled.
- * - `flow`: a flow was signalled, cancelled or retried.
+ * - `flow`: flows have ended (payload: their ids), or one was signalled, cancelled or retried (empty; also if
+ *   more than 64 have ended).
  * - `leader`: the leading scheduler has resigned.
  */
 export type HintChannel = 'queue' | 'work' | 'done' | 'cancel' | 'flow' | 'leader';

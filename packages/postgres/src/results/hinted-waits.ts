@@ -1,15 +1,14 @@
 import type { Observer } from '@pgqueue/core';
-import { terminalStatuses } from '@pgqueue/core/internal';
 import type { Database } from '../connection/database.ts';
+import type { HintChannel } from '../hints/hints.ts';
 import { channelName } from '../hints/hints.ts';
 import type { Listener } from '../hints/listener.ts';
 import { startListener } from '../hints/listener.ts';
-import type { JobEnd } from '../statements/results.ts';
-import { jobResults } from '../statements/results.ts';
 import type { Waited, WaitsParts } from './waits.ts';
 import { createWaits } from './waits.ts';
 
-export interface ResultWaitsParts extends Pick<WaitsParts<JobEnd>, 'pause'> {
+/** Parts that the waits for jobs and those for flows have in common. */
+export interface HearingParts {
   readonly database: Database;
   /** Direct connection that hears hints; undefined: the waits poll. */
   readonly connectionString: string | undefined;
@@ -19,10 +18,16 @@ export interface ResultWaitsParts extends Pick<WaitsParts<JobEnd>, 'pause'> {
   readonly verify: () => Promise<unknown>;
 }
 
-/** Waits for jobs to end, by hint and by polling. Made by {@link createResultWaits}. */
-export interface ResultWaits {
+export interface HintedWaitsParts<State>
+  extends HearingParts, Pick<WaitsParts<State>, 'look' | 'hasEnded' | 'pause'> {
+  /** Channel whose payloads list what has ended; an empty one: something has. */
+  readonly channel: HintChannel;
+}
+
+/** Waits by hint and by polling. Made by {@link createHintedWaits}. */
+export interface HintedWaits<State> {
   /** See `Waits.wait` of {@link createWaits}. */
-  readonly wait: (id: string, timeoutMs: number) => Promise<Waited<JobEnd>>;
+  readonly wait: (id: string, timeoutMs: number) => Promise<Waited<State>>;
   /** Rejects all waits, and closes the connection that hears hints. */
   readonly stop: (error: Error) => Promise<void>;
 }
@@ -30,16 +35,16 @@ export interface ResultWaits {
 /** Time without waits after which the connection that hears hints is closed, in milliseconds. */
 const idleMs = 30_000;
 
-/** Creates waits for the results of jobs. Opens no connection before somebody waits. */
-export function createResultWaits(parts: ResultWaitsParts): ResultWaits {
-  const { database, observe, verify, pause } = parts;
+/** Creates waits. Opens no connection before somebody waits. */
+export function createHintedWaits<State>(parts: HintedWaitsParts<State>): HintedWaits<State> {
+  const { look, hasEnded, observe, verify, pause } = parts;
   const hearing = createHearing(parts, (ids) => waits.hint(ids));
-  const waits = createWaits<JobEnd>({
+  const waits = createWaits<State>({
     look: async (ids, exact) => {
       await verify();
-      return jobResults(database, ids, exact);
+      return look(ids, exact);
     },
-    hasEnded: ({ status }) => terminalStatuses.includes(status),
+    hasEnded,
     onError: (error, retryMs) => observe({ type: 'database.error', during: 'result', error, retryMs }),
     onWaiting: hearing.need,
     ...(pause === undefined ? {} : { pause }),
@@ -53,14 +58,14 @@ export function createResultWaits(parts: ResultWaitsParts): ResultWaits {
   };
 }
 
-/** A connection that hears of ended jobs, open while somebody waits. */
+/** A connection that hears of ends, open while somebody waits. */
 interface Hearing {
   readonly need: (needed: boolean) => void;
   readonly stop: () => Promise<void>;
 }
 
-function createHearing(
-  { database, connectionString, applicationName, observe }: ResultWaitsParts,
+function createHearing<State>(
+  { database, connectionString, applicationName, channel, observe }: HintedWaitsParts<State>,
   hint: (ids?: readonly string[]) => void,
 ): Hearing {
   if (connectionString === undefined) return { need: () => {}, stop: () => Promise.resolve() };
@@ -78,7 +83,7 @@ function createHearing(
       else {
         listener ??= startListener({
           connectionString,
-          channels: [channelName(database.schema, 'done')],
+          channels: [channelName(database.schema, channel)],
           onHint: (_channel, payload) => hint(payload === '' ? undefined : payload.split(',')),
           onError: (error) => observe({ type: 'database.error', during: 'listen', error }),
           applicationName,
