@@ -16,6 +16,8 @@ export const conduct = z.object({
   hangs: z.boolean().default(false),
   /** Writes in the transaction of its settlement. */
   effect: z.boolean().default(false),
+  /** Draws a value in a step, sleeps, waits for a signal that never comes, and then for jobs of its own. */
+  durable: z.object({ kids: z.int(), napMs: z.number(), waits: z.boolean() }).optional(),
   grows: z
     .object({
       /** `add`: before its own end; `fan_out`: with it. */

@@ -146,8 +146,12 @@ function planJob(
   if (fate < 0.03) conduct.dies = whole(random, 1, 2);
   else if (fate < 0.1) conduct.fails = whole(random, 1, 4);
   else if (fate < 0.12) conduct.hangs = true;
+  const more = random();
   if (grows) conduct.grows = planGrowth(random);
-  else if (random() < 0.1) conduct.effect = true;
+  else if (more < 0.1) conduct.effect = true;
+  else if (more < 0.2) {
+    conduct.durable = { kids: whole(random, 0, 5), napMs: whole(random, 1, 300), waits: random() < 0.3 };
+  }
   return jobOf({
     id: idOf(random),
     task: grows && random() < 0.5 ? 'flow-grow' : 'flow-step',

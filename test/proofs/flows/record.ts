@@ -22,6 +22,7 @@ const ddl = `
     opened integer[] not null, unfinished uuid[] not null);
   create index on proof.retry (flow);
   create table proof.reign (epoch bigint not null, leader text, at timestamptz not null default clock_timestamp());
+  create table proof.drawn (job uuid not null, value text not null, unique (job, value));
   create table proof.wrong (n bigint generated always as identity primary key, flow uuid, what text not null);
 
   create function proof.arrive() returns trigger language plpgsql as $$

@@ -35,6 +35,8 @@ export interface Violation {
 export interface FlowsReport {
   readonly flows: number;
   readonly jobs: number;
+  /** Jobs that have come to their waits. */
+  readonly durable: number;
   readonly faults: Readonly<Record<string, number>>;
   readonly starts: Readonly<Record<string, number>>;
   readonly answers: Readonly<Record<string, number>>;
@@ -76,6 +78,9 @@ export async function flowsRun(options: FlowsOptions): Promise<FlowsReport> {
     await stage.calm();
     await until('all flows to end', () => life.open === 0, quietMs).catch(() => {}); // judged as open
     await until('no tally to be left', async () => (await left(database)) === 0, 5_000).catch(() => {});
+    await until('no flow to be waited for', async () => (await waited(database)).length === 0, 5_000).catch(
+      () => {},
+    );
     const known = aliveWithout([...stage.pauses, ...stalls.pauses]);
     const judged = await judgeAll(database, life.flows, known);
     const there = await readFlows(
@@ -89,12 +94,14 @@ export async function flowsRun(options: FlowsOptions): Promise<FlowsReport> {
     const rest = [
       ...wrong.map(({ flow, what }) => `flow ${flow}: ${what}`),
       ...[...there.keys()].map((id) => `flow ${id} was rolled back, and is there`),
+      ...(await waited(database)),
       ...((await left(database)) > 0 ? [`${await left(database)} tallies are left`] : []),
       ...(await breaches(database)).map((breach) => JSON.stringify(breach)),
     ];
     return {
       flows: life.flows.length,
       jobs: judged.jobs,
+      durable: (await database.query('select distinct job from proof.drawn', [])).length,
       faults: Object.fromEntries(stage.faults),
       starts: Object.fromEntries(client.starts),
       answers: Object.fromEntries(client.answers),
@@ -120,6 +127,15 @@ async function left(database: Queried): Promise<number> {
     [],
   );
   return row?.n ?? NaN;
+}
+
+/** Flows that jobs have waited for, and that are open though nothing else is. */
+async function waited(database: Queried): Promise<readonly string[]> {
+  const rows = await database.query<{ readonly id: string; readonly waiter: string }>(
+    `select id, waiter from pgqueue.flow where state = 'open' and waiter is not null`,
+    [],
+  );
+  return rows.map(({ id, waiter }) => `flow ${id} of job ${waiter} is open`);
 }
 
 async function disturb(

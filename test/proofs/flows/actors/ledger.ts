@@ -29,6 +29,16 @@ export async function noteWrong(flow: string, what: string): Promise<void> {
   await pool.query('insert into proof.wrong (flow, what) values ($1, $2)', [flow, what]);
 }
 
+/** Notes a value that a job's step has returned; resolves to how many different ones there are. */
+export async function noteDrawn(job: string, value: string): Promise<number> {
+  await pool.query('insert into proof.drawn (job, value) values ($1, $2) on conflict do nothing', [
+    job,
+    value,
+  ]);
+  const { rowCount } = await pool.query('select from proof.drawn where job = $1', [job]);
+  return rowCount ?? 0;
+}
+
 export async function closeLedger(): Promise<void> {
   await pool.end();
 }

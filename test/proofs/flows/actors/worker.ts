@@ -8,7 +8,8 @@ import { actorName, run, url } from '../../../support/actors/messages.ts';
 import type { Child, Conduct } from '../conduct.ts';
 import { hangMs } from '../conduct.ts';
 import { closeLedger, note, noteText } from './ledger.ts';
-import { flowStep } from './tasks.ts';
+import { waitAsTold } from './durable.ts';
+import { flowKid, flowStep } from './tasks.ts';
 
 function jobsOf({ flow, step }: Conduct, children: readonly Child[]): readonly NewJob[] {
   return children.map(({ id, queue, ms }) => flowStep.job({ flow, step, ms }, { id, queue }));
@@ -22,7 +23,12 @@ const worker = createWorker({
   lostAfterMs: 1_500,
   queryTimeoutMs: 5_000,
   tasks: [
-    implement(flowStep, async (conduct, { job, signal, transaction, addJobs }) => {
+    implement(flowKid, ({ n }, { job }) => {
+      if (n % 2 === 1 && job.tries === 0) throw new Error('an odd one fails once');
+      return { n };
+    }),
+    implement(flowStep, async (conduct, ctx) => {
+      const { job, signal, transaction, addJobs } = ctx;
       const { flow, step, ms, fails, dies, hangs, effect, grows } = conduct;
       const doing = { id: job.id, flow, step };
       const retries = await note(doing, 'begin');
@@ -30,6 +36,7 @@ const worker = createWorker({
       else if (ms > 0) await delay(ms, undefined, { signal });
       if (dies > retries) return giveUp(`until ${dies} retries`);
       if (job.tries < fails) throw new Error(`fails ${fails} times`);
+      await waitAsTold(ctx, conduct, retries > 0);
       if (grows?.how === 'add') {
         // each attempt adds its own
         const jobs = jobsOf(
