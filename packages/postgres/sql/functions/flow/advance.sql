@@ -66,7 +66,7 @@ begin
     -- jobs of an open step that are still to be enqueued count as left, unless it stops
     select array_agg(s.flow), array_agg(s.step) into v_flows, v_steps
     from flow_step s
-    where s.flow = any (v_open) and s.state <> 'ended' and s.state = 'open'
+    where s.flow = any (v_open) and s.state = 'open'
       and case s.kind
             when 'timer' then s.due <= v_now
             when 'signal' then (select r.job from flow_result r where r.flow = s.flow and r.step = s.step limit 1) is not null
