@@ -282,15 +282,6 @@ create unlogged table leader_session (
   server   timestamptz not null -- start of the server: a clean restart ends sessions, too, but keeps the row
 ) with (fillfactor = 50);
 
--- The policy's saved state: one row for each part (gate or order) that has a state, such as the levels of rates.
--- Written with each batch that it accounts for, and read by a new leader.
-create table policy_state (
-  part  text        primary key,
-  epoch bigint      not null,
-  state jsonb       not null,
-  saved timestamptz not null
-) with (fillfactor = 50);
-
 -- Ended attempts, one row per settle call, for a scheduler whose policy reads them (scheduler_lease.feed).
 -- sizes: the number of jobs of each position; null: one each. verdicts: of each job; null: all are done.
 -- busy_ms: of each job, in the order of the positions.
@@ -380,6 +371,17 @@ create unlogged table reached (
 ) with (fillfactor = 50);
 -- Before the first scheduler no node could be lost.
 insert into reached (since) values ('-infinity');
+
+-- tables/policy.sql
+
+-- The policy's saved state: one row for each part (gate or order) that has a state, such as the levels of rates.
+-- Written with each batch that it accounts for, and read by a new leader.
+create table policy_state (
+  part  text        primary key,
+  epoch bigint      not null,
+  state jsonb       not null,
+  saved timestamptz not null
+) with (fillfactor = 50);
 
 -- tables/queue.sql
 

@@ -1,5 +1,5 @@
-export type { MaintenanceWindowOptions } from './gates/maintenance.ts';
-export { maintenanceWindow } from './gates/maintenance.ts';
+export type { MaintenanceWindowOptions } from './maintenance/window.ts';
+export { maintenanceWindow } from './maintenance/window.ts';
 export type { SchedulerOptions } from './options.ts';
 export type { Scheduler } from './scheduler.ts';
 export type { KeyShare, ShadowReport } from './policy/shadow.ts';

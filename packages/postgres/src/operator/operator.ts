@@ -15,7 +15,7 @@ import {
   toJobRow,
 } from '@pgqueue/core/internal';
 import { checkedDatabase } from '../connection/checked-database.ts';
-import { scheduleProblems } from '../cron/slots.ts';
+import { scheduleProblems } from '../calendar/slots.ts';
 import type { Database, DatabaseOptions } from '../connection/database.ts';
 import { openDatabase } from '../connection/database.ts';
 import { databaseShape } from '../connection/database-options.ts';

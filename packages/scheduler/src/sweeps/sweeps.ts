@@ -17,7 +17,7 @@ import {
 } from '@pgqueue/postgres/internal';
 import type { SweepKind } from './agenda.ts';
 import { createAgenda, everyMs, idleMs, kinds } from './agenda.ts';
-import { fireDue } from './cron.ts';
+import { fireDue } from '../cron/fire.ts';
 import type { NodeSessions } from './node-sessions.ts';
 import type { Settings } from '../options.ts';
 

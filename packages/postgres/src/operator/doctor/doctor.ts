@@ -2,7 +2,7 @@ import { errorData } from '@pgqueue/core/internal';
 import type { Database } from '../../connection/database.ts';
 import type { Severity } from './checks.ts';
 import { listSchedules } from '../../reads/schedules.ts';
-import { scheduleProblems } from '../../cron/slots.ts';
+import { scheduleProblems } from '../../calendar/slots.ts';
 import { checks, readableSchedules } from './checks.ts';
 import type { Breach } from './invariants.ts';
 import { breaches } from './invariants.ts';

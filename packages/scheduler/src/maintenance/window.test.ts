@@ -3,8 +3,8 @@ import { neverMs } from '@pgqueue/core';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { nextSlot } from '@pgqueue/postgres/internal';
-import type { MaintenanceWindowOptions } from './maintenance.ts';
-import { maintenanceWindow } from './maintenance.ts';
+import type { MaintenanceWindowOptions } from './window.ts';
+import { maintenanceWindow } from './window.ts';
 
 const hour = 3_600_000;
 const at = (text: string): number => new Date(text).getTime();

@@ -1,0 +1,8 @@
+-- The policy's saved state: one row for each part (gate or order) that has a state, such as the levels of rates.
+-- Written with each batch that it accounts for, and read by a new leader.
+create table policy_state (
+  part  text        primary key,
+  epoch bigint      not null,
+  state jsonb       not null,
+  saved timestamptz not null
+) with (fillfactor = 50);
