@@ -121,13 +121,13 @@ create table flow_step (
   opened     timestamptz,
   ended      timestamptz,
   primary key (flow, step),
-  unique (flow, name),
   constraint flow_step_ended_whole check ((state = 'ended') = (outcome is not null) and (state = 'ended') = (ended is not null)),
   constraint flow_step_timer_whole check ((kind = 'timer') = (delay is not null))
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000);
-create index flow_step_unended on flow_step (flow, step) where state <> 'ended';
-create index flow_step_due on flow_step (due) where state = 'open' and due is not null;
-create index flow_step_stopping on flow_step (flow, step) where state = 'open' and stop;
+-- By ended, not by state: a step is opened and counted without a new entry in any index.
+create index flow_step_unended on flow_step (flow, step) where ended is null;
+create index flow_step_due on flow_step (due) where ended is null and due is not null;
+create index flow_step_stopping on flow_step (flow, step) where ended is null and stop;
 
 -- step waits until needed has ended, with an outcome that fits the condition: done; ended: any; failed: failed
 -- or cancelled.
@@ -442,7 +442,7 @@ create index queue_moved on queue (queue, key, priority, seq) where run_after is
 -- Jobs of a step of a flow: the leader looks whether any is left.
 create index queue_flow on queue (flow, step) where flow is not null;
 
--- tables/settings.sql
+-- tables/queue_config.sql
 
 -- Settings by queue. Changes take effect at the next tick. A limit that is null does not exist.
 create table queue_config (
@@ -468,6 +468,8 @@ comment on column queue_config.key_pending is
   'Up to this many jobs of one key may wait or run; a statement that would leave more is refused. Null: no limit. Delayed jobs count when they are due.';
 -- Tells settle with one lookup whether any queue keeps no history.
 create index queue_config_forgets on queue_config (queue) where retention = '0';
+
+-- tables/schedule.sql
 
 create table schedule (
   name      text collate "C" primary key check (length(name) between 1 and 200),
@@ -1096,12 +1098,12 @@ declare
   v_put integer;
 begin
   update flow_step s set stop = true
-  where s.flow = any (v_open) and s.state = 'open' and s.failed >= s.stop_after and not s.stop;
+  where s.flow = any (v_open) and s.ended is null and s.state = 'open' and s.failed >= s.stop_after and not s.stop;
   loop
     -- signals and timers that no blocked step waits for any more
     loop
       update flow_step s set state = 'ended', outcome = 'skipped', ended = v_now
-      where s.flow = any (v_open) and s.state <> 'ended' and s.kind <> 'jobs'
+      where s.flow = any (v_open) and s.ended is null and s.kind <> 'jobs'
         and (select n.step from flow_need n where n.flow = s.flow and n.needed = s.step limit 1) is not null
         and (select d.step from flow_need n join flow_step d on d.flow = n.flow and d.step = n.step
              where n.flow = s.flow and n.needed = s.step and d.state = 'blocked' limit 1) is null;
@@ -1110,7 +1112,7 @@ begin
     -- jobs of an open step that are still to be enqueued count as left, unless it stops
     select array_agg(s.flow), array_agg(s.step) into v_flows, v_steps
     from flow_step s
-    where s.flow = any (v_open) and s.state = 'open'
+    where s.flow = any (v_open) and s.ended is null and s.state = 'open'
       and case s.kind
             when 'timer' then s.due <= v_now
             when 'signal' then (select r.job from flow_result r where r.flow = s.flow and r.step = s.step limit 1) is not null
@@ -1132,7 +1134,7 @@ begin
       reason = coalesce(f.reason, case when f.stopping is null and x.failed then 'a step failed' end)
   from unnest(v_open) as o (id) cross join lateral (
     select flow_failed(o.id) as failed
-    where (select s.step from flow_step s where s.flow = o.id and s.state <> 'ended' limit 1) is null) x
+    where (select s.step from flow_step s where s.flow = o.id and s.ended is null limit 1) is null) x
   where f.id = o.id;
   return v_put;
 end
@@ -1203,7 +1205,7 @@ create function fail_flow(p_flow uuid, p_why text) returns void
 as $$
 begin
   update flow_step s set state = 'ended', ended = clock_timestamp(), outcome = case when s.state = 'open' then 'cancelled' else 'skipped' end
-  where s.flow = p_flow and s.state <> 'ended';
+  where s.flow = p_flow and s.ended is null;
   update flow f set state = 'failed', ended = clock_timestamp(), reason = 'it can''t be processed: ' || left(p_why, 1900)
   where f.id = p_flow and f.state = 'open';
   delete from flow_tally t where t.flow = p_flow;
@@ -1244,7 +1246,7 @@ create function flows_due_ms() returns float8
   set enable_mergejoin = off
 as $$
   select extract(epoch from least(
-    (select s.due from flow_step s where s.state = 'open' and s.due is not null order by s.due limit 1),
+    (select s.due from flow_step s where s.ended is null and s.due is not null order by s.due limit 1),
     (select f.deadline from flow f where f.state = 'open' and f.stopping is null and f.deadline is not null order by f.deadline limit 1))
     - clock_timestamp())::float8 * 1000
 $$;
@@ -1290,7 +1292,7 @@ begin
     perform stop_flow(v_late, 'its deadline has passed', true);
     v_asked := v_asked || v_late;
   end loop;
-  v_asked := v_asked || array(select s.flow from flow_step s where s.state = 'open' and s.due <= v_now order by s.due limit v_max);
+  v_asked := v_asked || array(select s.flow from flow_step s where s.ended is null and s.due <= v_now order by s.due limit v_max);
   if p_read -> 'walk' <> 'null' then
     v_walk := array(select f.id from flow f where f.state = 'open' and f.id > (p_read ->> 'walk')::uuid order by f.id limit 100);
   end if;
@@ -1317,7 +1319,7 @@ begin
     'next', v_next, 'put', v_put,
     -- jobs are left behind the most that one call enqueues
     'more', v_taken >= v_max or v_put >= 10000,
-    'stops', exists (select from flow_step s where s.state = 'open' and s.stop),
+    'stops', exists (select from flow_step s where s.ended is null and s.stop),
     'due_ms', flows_due_ms(),
     'walked', case when cardinality(v_walk) = 100 then v_walk[100] end,
     'open', exists (select from flow f where f.state = 'open'),
@@ -1508,7 +1510,7 @@ begin
     from (
       select j.flow, j.step, j.n, j.size from flow_step s cross join lateral (
         select j.flow, j.step, j.n, j.size from flow_job j where j.flow = s.flow and j.step = s.step order by j.n limit p_max) j
-      where s.flow = any (p_flows) and s.state = 'open' and not s.stop
+      where s.flow = any (p_flows) and s.ended is null and s.state = 'open' and not s.stop
       order by s.flow, s.step limit p_max) j
   ),
   taken as (
@@ -1524,7 +1526,7 @@ begin
   elsif v_left then
     insert into flow_tally (flow)
     select distinct s.flow from flow_step s
-    where s.flow = any (p_flows) and s.state = 'open' and not s.stop
+    where s.flow = any (p_flows) and s.ended is null and s.state = 'open' and not s.stop
       and (select j.n from flow_job j where j.flow = s.flow and j.step = s.step limit 1) is not null;
   end if;
   return put_jobs(v_flows, v_steps, v_jobs);
@@ -1645,7 +1647,7 @@ begin
       state = case when s.state = 'open' and s.kind = 'jobs' then 'open' else 'ended' end,
       outcome = case when s.state = 'blocked' then 'skipped' when s.kind <> 'jobs' then 'cancelled' end,
       ended = case when s.state = 'blocked' or s.kind <> 'jobs' then v_now end
-  where s.flow = p_flow and s.state <> 'ended';
+  where s.flow = p_flow and s.ended is null;
   insert into flow_tally (flow) values (p_flow);
   return true;
 end
@@ -1690,7 +1692,7 @@ begin
       select q.id from queue q
       where q.flow = s.flow and q.step = s.step and (select w.id from work_queue w where w.id = q.id and w.cancelled is not null) is null
       limit p_max for update skip locked) q
-    where s.state = 'open' and s.stop limit p_max);
+    where s.ended is null and s.stop limit p_max);
   if cardinality(v_ids) > 0 then
     perform cancel(v_ids);
   end if;
@@ -1849,8 +1851,8 @@ begin
   end loop;
   update flow_step s
   set open_needs = (select count(*) from flow_need n join flow_step e on e.flow = n.flow and e.step = n.needed
-                    where n.flow = p_flow and n.step = s.step and e.state <> 'ended')
-  where s.flow = p_flow and s.state = 'blocked';
+                    where n.flow = p_flow and n.step = s.step and e.ended is null)
+  where s.flow = p_flow and s.ended is null and s.state = 'blocked';
 end
 $$;
 
@@ -1989,6 +1991,7 @@ declare
   v_steps jsonb := coalesce(p_flow -> 'steps', '[]');
   v_other uuid;
   v_jobs bigint;
+  v_same boolean;
   v_now_steps integer[]; -- with v_now_jobs: steps whose jobs are enqueued at once
   v_now_jobs jsonb[];
   v_later_steps integer[];
@@ -2023,8 +2026,12 @@ begin
   if exists (select from flow_need n where n.flow = v_id and n.needed not between 0 and n.step - 1) then
     raise exception 'a step needs steps that come before it in the list' using errcode = '22023';
   end if;
-  select sum(case when jsonb_typeof(x.step -> 'jobs') = 'array' then jsonb_array_length(x.step -> 'jobs') else 0 end) into v_jobs
+  select sum(case when jsonb_typeof(x.step -> 'jobs') = 'array' then jsonb_array_length(x.step -> 'jobs') else 0 end), count(distinct x.step ->> 'name') < count(x.step ->> 'name')
+  into v_jobs, v_same
   from jsonb_array_elements(v_steps) as x (step);
+  if v_same then
+    raise exception 'two steps of a flow have one name' using errcode = '22023';
+  end if;
   if v_jobs > 100000 or (select count(*) from flow_need n where n.flow = v_id) > 100000 then
     raise exception 'a flow starts with up to 100,000 jobs and 100,000 needs' using errcode = '22023', hint = 'Let a job of a step add more to it.';
   end if;

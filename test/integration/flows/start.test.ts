@@ -209,6 +209,13 @@ describe('producer.signal', () => {
   });
 });
 
+test('start_flow refuses two steps of one name', async () => {
+  const steps = ['a', 'b', 'a'].map((name) => ({ name }));
+  await expect(
+    sql('select pgqueue.start_flow($1::jsonb)', [JSON.stringify({ name: 'f', steps })]),
+  ).rejects.toThrow('two steps of a flow have one name');
+});
+
 describe('run.ended', () => {
   test('resolves when leader and workers have brought the flow to its end', async () => {
     const ran: string[] = [];

@@ -54,13 +54,13 @@ create table flow_step (
   opened     timestamptz,
   ended      timestamptz,
   primary key (flow, step),
-  unique (flow, name),
   constraint flow_step_ended_whole check ((state = 'ended') = (outcome is not null) and (state = 'ended') = (ended is not null)),
   constraint flow_step_timer_whole check ((kind = 'timer') = (delay is not null))
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000);
-create index flow_step_unended on flow_step (flow, step) where state <> 'ended';
-create index flow_step_due on flow_step (due) where state = 'open' and due is not null;
-create index flow_step_stopping on flow_step (flow, step) where state = 'open' and stop;
+-- By ended, not by state: a step is opened and counted without a new entry in any index.
+create index flow_step_unended on flow_step (flow, step) where ended is null;
+create index flow_step_due on flow_step (due) where ended is null and due is not null;
+create index flow_step_stopping on flow_step (flow, step) where ended is null and stop;
 
 -- step waits until needed has ended, with an outcome that fits the condition: done; ended: any; failed: failed
 -- or cancelled.

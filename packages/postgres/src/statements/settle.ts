@@ -104,7 +104,7 @@ function doneText({ schema }: Target, impatient: boolean): string {
   return `select case when count(*) filter (where verdict = 'done') = $4::integer then null
       else coalesce(json_agg(json_build_object('id', job_id, 'verdict', verdict)), '[]') end as rows
     from ${sourceOf(impatient)}${schema}.settle($1::text::uuid[], $2::text::uuid[], array_fill('done'::text, array[$4::integer]), array_fill(null::float8, array[$4::integer]),
-      coalesce($5::text[], array_fill(null::text, array[$4::integer])), ${impatient ? "patience.ms = ''" : 'false'}, $3::text::float8[])`;
+      coalesce($5::text[], array_fill(null::text, array[$4::integer])), ${impatient ? "patience.ms = ''" : 'false'}, p_waited_ms => $3::text::float8[])`;
 }
 
 /**
@@ -155,7 +155,7 @@ function textOf(
 ): string {
   const repeat = impatient ? "($6::boolean or patience.ms = '')" : '$6';
   // names of one word: plug-ins of a handler's library may rename the others
-  return `select job_id as id, verdict${also} from ${sourceOf(impatient)}${schema}.settle($1::uuid[], $2::uuid[], $3::text[], $4::float8[], $5::text[], ${repeat}, $7::float8[])`;
+  return `select job_id as id, verdict${also} from ${sourceOf(impatient)}${schema}.settle($1::uuid[], $2::uuid[], $3::text[], $4::float8[], $5::text[], ${repeat}, p_waited_ms => $7::float8[])`;
 }
 
 /**

@@ -52,12 +52,12 @@ declare
   v_put integer;
 begin
   update flow_step s set stop = true
-  where s.flow = any (v_open) and s.state = 'open' and s.failed >= s.stop_after and not s.stop;
+  where s.flow = any (v_open) and s.ended is null and s.state = 'open' and s.failed >= s.stop_after and not s.stop;
   loop
     -- signals and timers that no blocked step waits for any more
     loop
       update flow_step s set state = 'ended', outcome = 'skipped', ended = v_now
-      where s.flow = any (v_open) and s.state <> 'ended' and s.kind <> 'jobs'
+      where s.flow = any (v_open) and s.ended is null and s.kind <> 'jobs'
         and (select n.step from flow_need n where n.flow = s.flow and n.needed = s.step limit 1) is not null
         and (select d.step from flow_need n join flow_step d on d.flow = n.flow and d.step = n.step
              where n.flow = s.flow and n.needed = s.step and d.state = 'blocked' limit 1) is null;
@@ -66,7 +66,7 @@ begin
     -- jobs of an open step that are still to be enqueued count as left, unless it stops
     select array_agg(s.flow), array_agg(s.step) into v_flows, v_steps
     from flow_step s
-    where s.flow = any (v_open) and s.state = 'open'
+    where s.flow = any (v_open) and s.ended is null and s.state = 'open'
       and case s.kind
             when 'timer' then s.due <= v_now
             when 'signal' then (select r.job from flow_result r where r.flow = s.flow and r.step = s.step limit 1) is not null
@@ -88,7 +88,7 @@ begin
       reason = coalesce(f.reason, case when f.stopping is null and x.failed then 'a step failed' end)
   from unnest(v_open) as o (id) cross join lateral (
     select flow_failed(o.id) as failed
-    where (select s.step from flow_step s where s.flow = o.id and s.state <> 'ended' limit 1) is null) x
+    where (select s.step from flow_step s where s.flow = o.id and s.ended is null limit 1) is null) x
   where f.id = o.id;
   return v_put;
 end
@@ -159,7 +159,7 @@ create function fail_flow(p_flow uuid, p_why text) returns void
 as $$
 begin
   update flow_step s set state = 'ended', ended = clock_timestamp(), outcome = case when s.state = 'open' then 'cancelled' else 'skipped' end
-  where s.flow = p_flow and s.state <> 'ended';
+  where s.flow = p_flow and s.ended is null;
   update flow f set state = 'failed', ended = clock_timestamp(), reason = 'it can''t be processed: ' || left(p_why, 1900)
   where f.id = p_flow and f.state = 'open';
   delete from flow_tally t where t.flow = p_flow;
@@ -200,7 +200,7 @@ create function flows_due_ms() returns float8
   set enable_mergejoin = off
 as $$
   select extract(epoch from least(
-    (select s.due from flow_step s where s.state = 'open' and s.due is not null order by s.due limit 1),
+    (select s.due from flow_step s where s.ended is null and s.due is not null order by s.due limit 1),
     (select f.deadline from flow f where f.state = 'open' and f.stopping is null and f.deadline is not null order by f.deadline limit 1))
     - clock_timestamp())::float8 * 1000
 $$;
@@ -246,7 +246,7 @@ begin
     perform stop_flow(v_late, 'its deadline has passed', true);
     v_asked := v_asked || v_late;
   end loop;
-  v_asked := v_asked || array(select s.flow from flow_step s where s.state = 'open' and s.due <= v_now order by s.due limit v_max);
+  v_asked := v_asked || array(select s.flow from flow_step s where s.ended is null and s.due <= v_now order by s.due limit v_max);
   if p_read -> 'walk' <> 'null' then
     v_walk := array(select f.id from flow f where f.state = 'open' and f.id > (p_read ->> 'walk')::uuid order by f.id limit 100);
   end if;
@@ -273,7 +273,7 @@ begin
     'next', v_next, 'put', v_put,
     -- jobs are left behind the most that one call enqueues
     'more', v_taken >= v_max or v_put >= 10000,
-    'stops', exists (select from flow_step s where s.state = 'open' and s.stop),
+    'stops', exists (select from flow_step s where s.ended is null and s.stop),
     'due_ms', flows_due_ms(),
     'walked', case when cardinality(v_walk) = 100 then v_walk[100] end,
     'open', exists (select from flow f where f.state = 'open'),

@@ -67,7 +67,7 @@ begin
     from (
       select j.flow, j.step, j.n, j.size from flow_step s cross join lateral (
         select j.flow, j.step, j.n, j.size from flow_job j where j.flow = s.flow and j.step = s.step order by j.n limit p_max) j
-      where s.flow = any (p_flows) and s.state = 'open' and not s.stop
+      where s.flow = any (p_flows) and s.ended is null and s.state = 'open' and not s.stop
       order by s.flow, s.step limit p_max) j
   ),
   taken as (
@@ -83,7 +83,7 @@ begin
   elsif v_left then
     insert into flow_tally (flow)
     select distinct s.flow from flow_step s
-    where s.flow = any (p_flows) and s.state = 'open' and not s.stop
+    where s.flow = any (p_flows) and s.ended is null and s.state = 'open' and not s.stop
       and (select j.n from flow_job j where j.flow = s.flow and j.step = s.step limit 1) is not null;
   end if;
   return put_jobs(v_flows, v_steps, v_jobs);

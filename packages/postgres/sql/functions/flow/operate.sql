@@ -28,7 +28,7 @@ begin
       state = case when s.state = 'open' and s.kind = 'jobs' then 'open' else 'ended' end,
       outcome = case when s.state = 'blocked' then 'skipped' when s.kind <> 'jobs' then 'cancelled' end,
       ended = case when s.state = 'blocked' or s.kind <> 'jobs' then v_now end
-  where s.flow = p_flow and s.state <> 'ended';
+  where s.flow = p_flow and s.ended is null;
   insert into flow_tally (flow) values (p_flow);
   return true;
 end
@@ -73,7 +73,7 @@ begin
       select q.id from queue q
       where q.flow = s.flow and q.step = s.step and (select w.id from work_queue w where w.id = q.id and w.cancelled is not null) is null
       limit p_max for update skip locked) q
-    where s.state = 'open' and s.stop limit p_max);
+    where s.ended is null and s.stop limit p_max);
   if cardinality(v_ids) > 0 then
     perform cancel(v_ids);
   end if;
@@ -232,8 +232,8 @@ begin
   end loop;
   update flow_step s
   set open_needs = (select count(*) from flow_need n join flow_step e on e.flow = n.flow and e.step = n.needed
-                    where n.flow = p_flow and n.step = s.step and e.state <> 'ended')
-  where s.flow = p_flow and s.state = 'blocked';
+                    where n.flow = p_flow and n.step = s.step and e.ended is null)
+  where s.flow = p_flow and s.ended is null and s.state = 'blocked';
 end
 $$;
 

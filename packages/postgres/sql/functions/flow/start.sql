@@ -20,6 +20,7 @@ declare
   v_steps jsonb := coalesce(p_flow -> 'steps', '[]');
   v_other uuid;
   v_jobs bigint;
+  v_same boolean;
   v_now_steps integer[]; -- with v_now_jobs: steps whose jobs are enqueued at once
   v_now_jobs jsonb[];
   v_later_steps integer[];
@@ -54,8 +55,12 @@ begin
   if exists (select from flow_need n where n.flow = v_id and n.needed not between 0 and n.step - 1) then
     raise exception 'a step needs steps that come before it in the list' using errcode = '22023';
   end if;
-  select sum(case when jsonb_typeof(x.step -> 'jobs') = 'array' then jsonb_array_length(x.step -> 'jobs') else 0 end) into v_jobs
+  select sum(case when jsonb_typeof(x.step -> 'jobs') = 'array' then jsonb_array_length(x.step -> 'jobs') else 0 end), count(distinct x.step ->> 'name') < count(x.step ->> 'name')
+  into v_jobs, v_same
   from jsonb_array_elements(v_steps) as x (step);
+  if v_same then
+    raise exception 'two steps of a flow have one name' using errcode = '22023';
+  end if;
   if v_jobs > 100000 or (select count(*) from flow_need n where n.flow = v_id) > 100000 then
     raise exception 'a flow starts with up to 100,000 jobs and 100,000 needs' using errcode = '22023', hint = 'Let a job of a step add more to it.';
   end if;

@@ -233,7 +233,7 @@ export function idleSteps(schema: string): string {
 export function endlessFlows(schema: string): string {
   return `select f.id from ${schema}.flow f
     where f.state = 'open'
-      and not exists (select from ${schema}.flow_step s where s.flow = f.id and s.state <> 'ended')
+      and not exists (select from ${schema}.flow_step s where s.flow = f.id and s.ended is null)
       and not exists (select from ${schema}.flow_tally t where t.flow = f.id)`;
 }
 

@@ -22,24 +22,3 @@ comment on column queue_config.key_pending is
   'Up to this many jobs of one key may wait or run; a statement that would leave more is refused. Null: no limit. Delayed jobs count when they are due.';
 -- Tells settle with one lookup whether any queue keeps no history.
 create index queue_config_forgets on queue_config (queue) where retention = '0';
-
-create table schedule (
-  name      text collate "C" primary key check (length(name) between 1 and 200),
-  cron      text        not null check (length(cron) <= 200),
-  timezone  text        not null default 'UTC' check (length(timezone) <= 100),
-  task      text        not null check (length(task) between 1 and 200),
-  payload   jsonb       not null default '{}',
-  options   jsonb       not null default '{}' check (jsonb_typeof(options) = 'object'),
-  paused    boolean     not null default false,
-  next_slot timestamptz,
-  last_slot timestamptz,
-  updated   timestamptz not null default clock_timestamp()
-);
--- Enqueued slots, one unique row each: two leaders, or one that repeats a statement, can't enqueue a slot
--- twice.
-create table schedule_slot (
-  schedule text collate "C" not null references schedule (name) on delete cascade,
-  slot     timestamptz not null,
-  job      uuid        not null,
-  primary key (schedule, slot)
-);
