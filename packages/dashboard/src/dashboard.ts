@@ -2,9 +2,11 @@ import { PgQueueError } from '@pgqueue/core';
 import { openDatabase } from '@pgqueue/postgres/internal';
 import { createBulkRuns } from './actions/bulk.ts';
 import { createUndoStore } from './actions/undo.ts';
+import { openApiService } from './api/service.ts';
 import { createApp } from './app.ts';
 import { openOffice, shares } from './desk.ts';
 import { createCsrf } from './guard/csrf.ts';
+import type { Turnstile } from './guard/turnstile.ts';
 import { createTurnstile } from './guard/turnstile.ts';
 import { createAnswers } from './live/answers.ts';
 import type { Hub } from './live/hub.ts';
@@ -43,6 +45,8 @@ export interface Dashboard {
 const connectionsMax = 6;
 const waitingMax = 64;
 const waitMs = 10_000;
+/** Bodies of the HTTP API that are held in memory at a time, of up to 8 MiB each. */
+const bodiesMax = 16;
 const answersPace = { leastMs: 1_000, mostMs: 20_000, share: shares.page } as const;
 
 /**
@@ -59,7 +63,7 @@ export function createDashboard(options: DashboardOptions): Dashboard {
     ...(connectionString === undefined ? {} : { connectionString }),
     ...(pool === undefined ? {} : { pool }),
     ...(schema === undefined ? {} : { schema }),
-    connectionsMax,
+    connectionsMax: connectionsMax + (settings.api === undefined ? 0 : settings.concurrency),
     queryTimeoutMs: 90_000,
     onError: () => {},
   });
@@ -73,10 +77,18 @@ export function createDashboard(options: DashboardOptions): Dashboard {
   };
   const bulk = createBulkRuns({ settings, undo, tell: (run) => send({ event: 'bulk', data: run }) });
   const poller = startPoller(office, hub);
+  const turnstile = (atOnce: number): Turnstile => createTurnstile({ atOnce, waitingMax, waitMs });
+  const service = openApiService(database, office, connectionString);
   const app = createApp({
     office,
     csrf: createCsrf({ secret: settings.csrfSecret, path: settings.basePath }),
-    turnstile: createTurnstile({ atOnce: settings.concurrency, waitingMax, waitMs }),
+    turnstile: turnstile(settings.concurrency),
+    api: service && {
+      office,
+      service,
+      reading: turnstile(bodiesMax),
+      turnstile: turnstile(settings.concurrency),
+    },
     slowly: createTurnstile({ atOnce: 1, waitingMax: 4, waitMs }),
     hub: { ...hub, send },
     answers,
@@ -86,7 +98,7 @@ export function createDashboard(options: DashboardOptions): Dashboard {
   });
   let closed: Promise<void> | undefined;
   const close = async (): Promise<void> => {
-    await Promise.all([poller.stop(), bulk.close()]);
+    await Promise.all([poller.stop(), bulk.close(), service?.close()]);
     await database.close();
   };
   return {

@@ -3,7 +3,7 @@ import { checkSchemaVersion, operatorOf, shareReading } from '@pgqueue/postgres/
 import type { Activity } from '@pgqueue/postgres/internal/dashboard';
 import { asRole, countFailedFlows, missingRoles, readActivity } from '@pgqueue/postgres/internal/dashboard';
 import type { Role, Window } from './contract.ts';
-import type { Settings, User } from './options.ts';
+import type { Settings } from './options.ts';
 import { Problem } from './problem.ts';
 
 /** Database access for the requests of one role. */
@@ -109,10 +109,15 @@ function once(check: () => Promise<void>): () => Promise<void> {
   };
 }
 
-async function checkDatabase(database: Database, { databaseRoles }: Settings): Promise<void> {
+async function checkDatabase(database: Database, { databaseRoles, api }: Settings): Promise<void> {
   await checkSchemaVersion(database, database.schema);
   if (databaseRoles === undefined) return;
-  const missing = await missingRoles(database, [databaseRoles.viewer, databaseRoles.operator]);
+  const { viewer, operator, producer } = databaseRoles;
+  const missing = await missingRoles(database, [
+    viewer,
+    operator,
+    ...(api === undefined ? [] : [producer]),
+  ]);
   if (missing.length === 0) return;
   throw new Problem(
     'database',
@@ -121,6 +126,6 @@ async function checkDatabase(database: Database, { databaseRoles }: Settings): P
 }
 
 /** Reports whether this user sees payloads. The database's viewer role cannot read them either. */
-export function seesPayloads({ role }: Pick<User, 'role'>): boolean {
+export function seesPayloads({ role }: { readonly role: Role }): boolean {
   return role === 'operator';
 }

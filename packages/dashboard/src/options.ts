@@ -1,6 +1,7 @@
-import type { Logger } from '@pgqueue/core';
-import type { Shape } from '@pgqueue/core/internal';
+import type { Logger, Task, TaskHandler } from '@pgqueue/core';
+import type { Rule, Shape } from '@pgqueue/core/internal';
 import {
+  aFlag,
   aFunction,
   aListOf,
   aNumber,
@@ -8,6 +9,8 @@ import {
   anything,
   aText,
   either,
+  isTask,
+  isTaskHandler,
   optional,
   optionProblems,
   throwProblems,
@@ -16,11 +19,18 @@ import type { DatabaseOptions } from '@pgqueue/postgres';
 import { databaseShape } from '@pgqueue/postgres/internal';
 import type { Role } from './contract.ts';
 
+/** Rights of a user: those of the pages, or `producer`, who uses the HTTP API and sees no page. */
+export type UserRole = Role | 'producer';
+
+export function isUserRole(value: unknown): value is UserRole {
+  return value === 'viewer' || value === 'operator' || value === 'producer';
+}
+
 /** User of a request, as returned by the auth hook. */
 export interface User {
   /** Name in the audit table, 1 to 200 characters. */
   readonly name: string;
-  readonly role: Role;
+  readonly role: UserRole;
 }
 
 /**
@@ -52,6 +62,25 @@ export type Redact = (document: unknown, shown: Shown) => unknown;
 export interface DatabaseRoles {
   readonly viewer: string;
   readonly operator: string;
+  /** Of all requests of the HTTP API. Default `<schema>_producer`. */
+  readonly producer?: string;
+}
+
+/** Options of the HTTP API, through which programs without a database connection enqueue, read results and signal. */
+export interface ApiOptions {
+  /**
+   * Tasks, or their handlers, whose jobs the API takes: it refuses others. Their schemas check payloads, and their
+   * defaults apply. Default: jobs of any task, by name; then only the worker checks payloads.
+   */
+  // oxlint-disable-next-line typescript/no-explicit-any -- tasks of different payloads fit into one list
+  readonly tasks?: readonly (Task<any, any, any, any> | TaskHandler)[];
+  /** Concurrent requests for results; others get a 503. Default 500. */
+  readonly waitsMax?: number;
+  /**
+   * Hears by LISTEN of jobs that have ended, on one connection of its own, which is open while somebody waits. False:
+   * waits poll, as with a `pool` alone, for PgBouncer in transaction mode. Default true.
+   */
+  readonly listen?: boolean;
 }
 
 /** See {@link createDashboard}. */
@@ -64,6 +93,8 @@ export interface DashboardOptions extends Pick<DatabaseOptions, 'connectionStrin
    * `<schema>_operator`, which `pgqueue migrate --roles` creates; without one, `false`.
    */
   readonly databaseRoles?: DatabaseRoles | false;
+  /** Serves the HTTP API for programs below `/api/v1`, to users with the role `producer` or `operator`. Default false. */
+  readonly api?: boolean | ApiOptions;
   readonly redact?: Redact;
   /** Path the dashboard is mounted at, such as `/admin/queue`. Default: the root. */
   readonly basePath?: string;
@@ -95,10 +126,19 @@ export interface DashboardOptions extends Pick<DatabaseOptions, 'connectionStrin
   readonly concurrency?: number;
 }
 
+/** Options of the HTTP API with defaults applied. */
+export interface ApiSettings {
+  /** Tasks by name; undefined: any. */
+  readonly tasks: ReadonlyMap<string, Task> | undefined;
+  readonly waitsMax: number;
+  readonly listen: boolean;
+}
+
 /** Options with defaults applied. */
 export interface Settings {
   readonly auth: Auth | undefined;
-  readonly databaseRoles: DatabaseRoles | undefined;
+  readonly databaseRoles: Required<DatabaseRoles> | undefined;
+  readonly api: ApiSettings | undefined;
   readonly redact: Redact | undefined;
   /** Without a slash at the end: `` or `/admin/queue`. */
   readonly basePath: string;
@@ -111,7 +151,22 @@ export interface Settings {
   readonly concurrency: number;
 }
 
-const roles: Shape<DatabaseRoles> = { viewer: aText({ max: 63 }), operator: aText({ max: 63 }) };
+const roles: Shape<DatabaseRoles> = {
+  viewer: aText({ max: 63 }),
+  operator: aText({ max: 63 }),
+  producer: optional(aText({ max: 63 })),
+};
+
+const aTaskOrHandler: Rule = {
+  expected: 'a task, made by defineTask, or what implement(task, handler) returns',
+  judge: (value) => isTask(value) || isTaskHandler(value),
+};
+
+const apiShape: Shape<ApiOptions> = {
+  tasks: optional(aListOf(aTaskOrHandler, 'a list of tasks')),
+  waitsMax: optional(aNumber({ min: 1, max: 10_000, whole: true })),
+  listen: optional(aFlag),
+};
 
 const shape: Shape<DashboardOptions> = {
   connectionString: databaseShape.connectionString,
@@ -119,6 +174,7 @@ const shape: Shape<DashboardOptions> = {
   schema: databaseShape.schema,
   auth: optional(aFunction),
   databaseRoles: optional(either({ expected: 'false', judge: (value) => value === false }, anObject(roles))),
+  api: optional(either(aFlag, anObject(apiShape))),
   redact: optional(aFunction),
   basePath: optional({
     expected: 'a path such as "/admin/queue", not ending in /api or /assets',
@@ -148,13 +204,19 @@ const shape: Shape<DashboardOptions> = {
  * @throws {PgQueueError} `configuration`, with all problems at once
  */
 export function settle(options: DashboardOptions): Settings {
-  throwProblems('configuration', 'the dashboard', optionProblems(options, shape));
+  const problems = optionProblems(options, shape);
+  throwProblems('configuration', 'the dashboard', problems.length > 0 ? problems : twiceIn(options.api));
   const { auth, databaseRoles, schema = 'pgqueue', basePath = '', hosts } = options;
-  const standard = { viewer: `${schema}_viewer`, operator: `${schema}_operator` };
+  const standard = {
+    viewer: `${schema}_viewer`,
+    operator: `${schema}_operator`,
+    producer: `${schema}_producer`,
+  };
+  const withoutRoles = databaseRoles === false || (databaseRoles === undefined && auth === undefined);
   return {
     auth,
-    databaseRoles:
-      databaseRoles === false ? undefined : (databaseRoles ?? (auth === undefined ? undefined : standard)),
+    databaseRoles: withoutRoles ? undefined : { ...standard, ...databaseRoles },
+    api: settleApi(options.api),
     redact: options.redact,
     basePath: basePath.replace(/\/$/, ''),
     hosts: hosts?.map((host) => host.toLowerCase()),
@@ -165,4 +227,22 @@ export function settle(options: DashboardOptions): Settings {
     liveEveryMs: options.liveEveryMs ?? 2_500,
     concurrency: options.concurrency ?? 4,
   };
+}
+
+function settleApi(api: DashboardOptions['api'] = false): ApiSettings | undefined {
+  if (api === false) return undefined;
+  const { waitsMax = 500, listen = true } = api === true ? {} : api;
+  const tasks = tasksOf(api);
+  return { tasks: tasks && new Map(tasks.map((task) => [task.name, task])), waitsMax, listen };
+}
+
+function tasksOf(api: DashboardOptions['api']): readonly Task[] | undefined {
+  if (typeof api !== 'object') return undefined;
+  return api.tasks?.map((given): Task => (isTaskHandler(given) ? given.task : given));
+}
+
+function twiceIn(api: DashboardOptions['api']): readonly string[] {
+  const names = (tasksOf(api) ?? []).map(({ name }) => name);
+  const twice = new Set(names.filter((name, index) => names.indexOf(name) !== index));
+  return twice.size === 0 ? [] : [`api.tasks has two tasks named ${[...twice].join(', ')}`];
 }

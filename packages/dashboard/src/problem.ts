@@ -15,6 +15,7 @@ const statuses: Readonly<Record<ApiErrorCode, number>> = {
   conflict: 409,
   too_large: 413,
   media_type: 415,
+  idempotency_key: 422,
   busy: 503,
   timeout: 504,
   database: 503,

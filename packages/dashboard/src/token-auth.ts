@@ -1,6 +1,7 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { PgQueueError } from '@pgqueue/core';
 import type { Auth, User } from './options.ts';
+import { isUserRole } from './options.ts';
 
 /** A user who signs in with a token. */
 export interface TokenUser extends User {
@@ -11,8 +12,8 @@ export interface TokenUser extends User {
 const tokenMin = 24;
 
 /**
- * Reads a file of tokens. Each line is one user, `name role token`, with the role `viewer` or `operator`.
- * Empty lines and lines that begin with `#` are skipped.
+ * Reads a file of tokens. Each line is one user, `name role token`, with the role `viewer`, `operator` or
+ * `producer`. Empty lines and lines that begin with `#` are skipped.
  *
  * @throws {PgQueueError} `configuration`, with all problems at once; the message never contains a token
  */
@@ -22,7 +23,7 @@ export function readTokens(text: string): readonly TokenUser[] {
     const [name, role, token, ...more] = line.trim().split(/\s+/);
     if (name === undefined || name === '' || name.startsWith('#')) return [];
     const wrong = [
-      ...(role === 'viewer' || role === 'operator' ? [] : ['the role must be viewer or operator']),
+      ...(isUserRole(role) ? [] : ['the role must be viewer, operator or producer']),
       ...(name.includes(':') || name.length > 200
         ? ['the name must have no colon and 200 characters at most']
         : []),
@@ -32,7 +33,7 @@ export function readTokens(text: string): readonly TokenUser[] {
       ...(more.length > 0 ? ['there is more on it than name, role and token'] : []),
     ];
     problems.push(...wrong.map((problem) => `line ${index + 1}: ${problem}`));
-    if (token === undefined || (role !== 'viewer' && role !== 'operator')) return [];
+    if (token === undefined || !isUserRole(role)) return [];
     return [{ name, role, token }];
   });
   if (new Set(users.map(({ name }) => name)).size < users.length) problems.push('a name stands twice');

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { PgQueueError } from '@pgqueue/core';
-import type { Auth } from '@pgqueue/dashboard';
+import type { ApiOptions, Auth } from '@pgqueue/dashboard';
 import { Option } from 'commander';
 import type { Command } from 'commander';
 import { contextOf } from '../context.ts';
@@ -9,6 +9,7 @@ import { createLogger, logLevels } from '../roles/logger.ts';
 import type { Role } from '../roles/run.ts';
 import { runRole } from '../roles/run.ts';
 import type { Settings } from '../settings.ts';
+import { loadDefinitions } from '../files/tasks-file.ts';
 import { whyUnread } from '../files/unread.ts';
 import { examples } from './help.ts';
 
@@ -20,6 +21,8 @@ interface DashboardCommandOptions {
   readonly allowHost?: readonly string[];
   readonly basePath?: string;
   readonly traceUrl?: string;
+  readonly api: boolean;
+  readonly tasks?: string;
   readonly logLevel: string;
 }
 
@@ -34,7 +37,7 @@ export function addDashboard(program: Command): void {
     .option('--host <address>', 'address to listen on', '127.0.0.1')
     .option(
       '--token-file <file>',
-      'users, as lines of "name role token", with the role viewer or operator; requests then run as the database roles that "migrate --roles" creates',
+      'users, as lines of "name role token", with the role viewer, operator or producer; requests then run as the database roles that "migrate --roles" creates',
     )
     .option('--no-database-roles', 'with --token-file, run requests as the user of the connection')
     .option(
@@ -43,6 +46,8 @@ export function addDashboard(program: Command): void {
     )
     .option('--base-path <path>', 'path under which a proxy serves it, such as /admin/queue')
     .option('--trace-url <url>', 'address of a trace in your tracing tool, with {traceId} in it')
+    .option('--api', 'serve the HTTP API for programs, below /api/v1', false)
+    .option('--tasks <file>', 'with --api, take jobs of the tasks of this module only, and check their payloads')
     .addOption(new Option('--log-level <level>', 'lowest level to log').choices(logLevels).default('info'))
     .action(async (options: DashboardCommandOptions, self: Command) => {
       const context = contextOf(self);
@@ -56,12 +61,15 @@ export function addDashboard(program: Command): void {
         traceUrl,
         logLevel: level,
       } = options;
+      if (options.tasks !== undefined && !options.api) self.error('error: --tasks goes with --api only');
+      const api = options.api && (await apiFrom(options.tasks));
       const logger = createLogger({ level, role: 'dashboard', redact: context.redact });
       const auth = tokenFile === undefined ? undefined : await authFrom(tokenFile);
       const { createDashboard, serveDashboard } = await import('@pgqueue/dashboard');
       const dashboard = createDashboard({
         ...context.settings,
         logger,
+        api,
         ...(auth === undefined ? {} : { auth }),
         ...(databaseRoles ? {} : { databaseRoles: false }),
         ...(allowHost === undefined ? {} : { hosts: allowHost }),
@@ -88,8 +96,21 @@ export function addDashboard(program: Command): void {
     });
   examples(command, [
     ['dashboard', 'http://127.0.0.1:3456/, for this machine only'],
+    ['dashboard --api --tasks tasks.js', 'with the HTTP API, for jobs of these tasks'],
     ['dashboard --host 0.0.0.0 --token-file ./tokens', 'for others: put a proxy with TLS before it'],
   ]);
+}
+
+/**
+ * Returns the options of the HTTP API.
+ * @param file module of its tasks; undefined: it takes jobs of any task
+ * @throws {PgQueueError} `configuration`
+ */
+async function apiFrom(file: string | undefined): Promise<ApiOptions> {
+  if (file === undefined) return {};
+  const loaded = await loadDefinitions(file);
+  if (loaded.kind === 'problem') throw new PgQueueError('configuration', loaded.problem);
+  return { tasks: loaded.tasks };
 }
 
 /**

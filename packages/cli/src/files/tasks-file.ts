@@ -1,7 +1,7 @@
 import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import type { TaskHandler } from '@pgqueue/core';
+import type { Task, TaskHandler } from '@pgqueue/core';
 import { isTask, isTaskHandler } from '@pgqueue/core/internal';
 import type { Around } from '@pgqueue/worker';
 import { whyNotImported } from './unread.ts';
@@ -12,9 +12,15 @@ export interface Handlers {
   readonly around?: Around;
 }
 
-export type TasksFile =
-  | { readonly kind: 'tasks'; readonly handlers: Handlers }
-  | { readonly kind: 'problem'; readonly problem: string };
+interface Problem {
+  readonly kind: 'problem';
+  readonly problem: string;
+}
+
+export type TasksFile = { readonly kind: 'tasks'; readonly handlers: Handlers } | Problem;
+
+/** Tasks of a module, without their handlers. */
+export type DefinitionsFile = { readonly kind: 'tasks'; readonly tasks: readonly Task[] } | Problem;
 
 /**
  * Imports a module (.js, .mjs, .ts, .mts) and returns all exported task handlers, including those in exported
@@ -22,29 +28,66 @@ export type TasksFile =
  * they can be reported together with other configuration problems.
  */
 export async function loadTasks(file: string): Promise<TasksFile> {
-  const problem = (text: string): TasksFile => ({ kind: 'problem', problem: `--tasks ${file}: ${text}` });
-  const path = resolve(file);
-  if (!/\.[cm]?[jt]s$/.test(path)) return problem('is no module: give a .js, .mjs, .ts or .mts file');
-  if (statSync(path, { throwIfNoEntry: false })?.isFile() !== true) return problem('there is no such file');
-  let exported: Readonly<Record<string, unknown>>;
-  try {
-    exported = (await import(pathToFileURL(path).href)) as Readonly<Record<string, unknown>>;
-  } catch (error) {
-    return problem(whyNotImported(error, path));
-  }
+  const problem = (text: string): Problem => problemIn(file, text);
+  const imported = await importTasks(file);
+  if (imported.kind === 'problem') return imported;
+  const { exported } = imported;
   const tasks = [...new Set(Object.values(exported).flatMap(handlersIn))];
   if (tasks.length === 0) return problem(noHandlers(exported));
   const mixed = Object.keys(exported).find((name) => isMixed(exported[name]));
   if (mixed !== undefined) {
     return problem(`its "${mixed}" has something else beside handlers: ${wanted}`);
   }
-  const names = tasks.map(({ task }) => task.name);
-  const twice = names.filter((name, index) => names.indexOf(name) !== index);
-  if (twice.length > 0) return problem(`has two handlers of task ${[...new Set(twice)].join(', ')}`);
+  const twice = namedTwice(tasks.map(({ task }) => task.name));
+  if (twice.length > 0) return problem(`has two handlers of task ${twice.join(', ')}`);
   const { around } = exported;
   if (around === undefined) return { kind: 'tasks', handlers: { tasks } };
   if (typeof around !== 'function') return problem('its "around" is not a function: middleware is one');
   return { kind: 'tasks', handlers: { tasks, around: around as Around } };
+}
+
+/**
+ * Imports a module and returns the tasks that it exports, by themselves or in handlers, also in arrays. Ignores all
+ * else. Problems are returned as text.
+ */
+export async function loadDefinitions(file: string): Promise<DefinitionsFile> {
+  const imported = await importTasks(file);
+  if (imported.kind === 'problem') return imported;
+  const found = Object.values(imported.exported).flat().flatMap(definitionsIn);
+  const tasks = [...new Set(found)];
+  if (tasks.length === 0) return problemIn(file, 'exports no tasks: export what defineTask or implement returns');
+  const twice = namedTwice(tasks.map(({ name }) => name));
+  return twice.length > 0
+    ? problemIn(file, `has two tasks named ${twice.join(', ')}`)
+    : { kind: 'tasks', tasks };
+}
+
+function definitionsIn(value: unknown): readonly Task[] {
+  if (isTask(value)) return [value];
+  return isTaskHandler(value) ? [value.task] : [];
+}
+
+type Imported = { readonly kind: 'module'; readonly exported: Readonly<Record<string, unknown>> } | Problem;
+
+async function importTasks(file: string): Promise<Imported> {
+  const path = resolve(file);
+  if (!/\.[cm]?[jt]s$/.test(path)) return problemIn(file, 'is no module: give a .js, .mjs, .ts or .mts file');
+  if (statSync(path, { throwIfNoEntry: false })?.isFile() !== true)
+    return problemIn(file, 'there is no such file');
+  try {
+    const exported = (await import(pathToFileURL(path).href)) as Readonly<Record<string, unknown>>;
+    return { kind: 'module', exported };
+  } catch (error) {
+    return problemIn(file, whyNotImported(error, path));
+  }
+}
+
+function problemIn(file: string, text: string): Problem {
+  return { kind: 'problem', problem: `--tasks ${file}: ${text}` };
+}
+
+function namedTwice(names: readonly string[]): readonly string[] {
+  return [...new Set(names.filter((name, index) => names.indexOf(name) !== index))];
 }
 
 const wanted = 'export what implement(task, handler) returns, or an array of that named tasks';

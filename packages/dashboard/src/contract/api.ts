@@ -28,6 +28,8 @@ export type ApiErrorCode =
   | 'too_large'
   /** 415: the content type is not JSON. */
   | 'media_type'
+  /** 422, of the HTTP API: the idempotency key belongs to another request. */
+  | 'idempotency_key'
   /** 503, with `retry-after`: too many requests use the database. */
   | 'busy'
   /** 504: the database exceeded the time limit for a page. */

@@ -56,6 +56,18 @@ export function createCsrf({
 }
 
 /**
+ * Refuses requests of other sites to the HTTP API, whose programs have no CSRF token. A request that a cookie alone
+ * authenticates must prove its origin, as an action must; a program that sends `authorization` and no header of a
+ * browser's need not.
+ * @throws {Problem} `origin`
+ */
+export function checkApiOrigin(request: Request, host: string): void {
+  const { headers } = request;
+  const byCookie = headers.has('cookie') && !headers.has('authorization');
+  if (byCookie || headers.has('origin') || headers.has('sec-fetch-site')) checkOrigin(request, host);
+}
+
+/**
  * Refuses requests from other sites. Browsers always send one of these headers; a request without them does
  * not come from a browser that holds the cookie.
  */

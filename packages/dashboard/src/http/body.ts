@@ -2,16 +2,15 @@ import type { Rule } from '@pgqueue/core/internal';
 import { optionProblems } from '@pgqueue/core/internal';
 import { Problem } from '../problem.ts';
 
-const bytesMax = 262_144;
+const actionBytesMax = 262_144;
 
 /** Reads the JSON body of an action. @throws {Problem} `media_type`, `too_large`, `bad_request` */
 export async function readBody(request: Request): Promise<unknown> {
-  const type = request.headers.get('content-type')?.split(';')[0]?.trim().toLowerCase();
-  if (type !== 'application/json') {
-    throw new Problem('media_type', 'the body must be JSON, and content-type must say so: application/json');
-  }
-  if (Number(request.headers.get('content-length') ?? 0) > bytesMax) throw tooLarge();
-  const text = await readText(request);
+  return parseJson(await readJsonText(request, actionBytesMax));
+}
+
+/** @throws {Problem} `bad_request` */
+export function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
@@ -19,19 +18,25 @@ export async function readBody(request: Request): Promise<unknown> {
   }
 }
 
-async function readText(request: Request): Promise<string> {
+/** Reads a body that must be JSON, as its text. @throws {Problem} `media_type`, `too_large` */
+export async function readJsonText(request: Request, bytesMax: number): Promise<string> {
+  const type = request.headers.get('content-type')?.split(';')[0]?.trim().toLowerCase();
+  if (type !== 'application/json') {
+    throw new Problem('media_type', 'the body must be JSON, and content-type must say so: application/json');
+  }
+  if (Number(request.headers.get('content-length') ?? 0) > bytesMax) throw tooLarge(bytesMax);
   if (request.body === null) return '';
   const chunks: Uint8Array[] = [];
   let bytes = 0;
   for await (const chunk of request.body as unknown as AsyncIterable<Uint8Array>) {
     bytes += chunk.byteLength;
-    if (bytes > bytesMax) throw tooLarge();
+    if (bytes > bytesMax) throw tooLarge(bytesMax);
     chunks.push(chunk);
   }
   return Buffer.concat(chunks).toString('utf8');
 }
 
-function tooLarge(): Problem {
+function tooLarge(bytesMax: number): Problem {
   return new Problem('too_large', `the body is too large: ${bytesMax} bytes at most`);
 }
 

@@ -27,7 +27,7 @@ export interface HintedWaitsParts<State>
 /** Waits by hint and by polling. Made by {@link createHintedWaits}. */
 export interface HintedWaits<State> {
   /** See `Waits.wait` of {@link createWaits}. */
-  readonly wait: (id: string, timeoutMs: number) => Promise<Waited<State>>;
+  readonly wait: (id: string, timeoutMs: number, signal?: AbortSignal) => Promise<Waited<State>>;
   /** Rejects all waits, and closes the connection that hears hints. */
   readonly stop: (error: Error) => Promise<void>;
 }

@@ -223,3 +223,41 @@ test('stop rejects all waits, and later ones', async () => {
   await expect(waits.wait('a', 5)).rejects.toThrow('closed');
   expect([waiting, vi.getTimerCount()]).toEqual([[true, false], 0]);
 });
+
+test('a wait that is aborted leaves at once, and others for the same job stay', async () => {
+  const here = world({ tookMs: 5 });
+  here.states.set('a', 'pending');
+  const reason = new Error('the client has gone');
+  const [first, second] = [new AbortController(), new AbortController()];
+  const waits = [
+    here.waits.wait('a', 60_000, first.signal),
+    here.waits.wait('a', 60_000, second.signal),
+    here.waits.wait('a', 60_000, new AbortController().signal),
+  ] as const;
+  const left = Promise.allSettled([waits[0], waits[1]]);
+  await vi.advanceTimersByTimeAsync(1_000);
+  first.abort(reason);
+  await vi.advanceTimersByTimeAsync(1_000);
+  second.abort(reason);
+  expect(await left).toEqual([
+    { status: 'rejected', reason },
+    { status: 'rejected', reason },
+  ]);
+  here.states.set('a', 'done');
+  await vi.advanceTimersByTimeAsync(1_100);
+  expect(await waits[2]).toEqual({ kind: 'ended', state: 'done' });
+  expect([here.waiting, vi.getTimerCount()]).toEqual([[true, false], 0]);
+});
+
+test('the last wait that is aborted ends the looks, also within one', async () => {
+  const here = world({ tookMs: 5 });
+  here.states.set('a', 'pending');
+  const gone = new AbortController();
+  const left = expect(here.waits.wait('a', 60_000, gone.signal)).rejects.toThrow('aborted');
+  await vi.advanceTimersByTimeAsync(1);
+  gone.abort();
+  await left;
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect([here.looks.length, here.waiting, vi.getTimerCount()]).toEqual([1, [], 0]);
+  await expect(here.waits.wait('a', 1, gone.signal)).rejects.toThrow('aborted');
+});

@@ -13,9 +13,9 @@ export type Waited<State> =
 export interface Waits<State> {
   /**
    * Resolves when a job has ended or is gone, or after the timeout. Rejects with the error of a look that is
-   * not transient, or with that of `stop`.
+   * not transient, with that of `stop`, or with the reason of the signal when that aborts.
    */
-  readonly wait: (id: string, timeoutMs: number) => Promise<Waited<State>>;
+  readonly wait: (id: string, timeoutMs: number, signal?: AbortSignal) => Promise<Waited<State>>;
   /** Looks early. `ids`: jobs that have ended; undefined: some have, and nothing tells which. */
   readonly hint: (ids?: readonly string[]) => void;
   /** Rejects all waits, and later ones. */
@@ -82,7 +82,7 @@ interface Awaited<State> {
 export function createWaits<State>(parts: WaitsParts<State>): Waits<State> {
   const waits = new WaitsState(parts);
   return {
-    wait: (id, timeoutMs) => waits.wait(id, timeoutMs),
+    wait: (id, timeoutMs, signal) => waits.wait(id, timeoutMs, signal),
     hint: (ids) => waits.hint(ids),
     stop: (error) => waits.stop(error),
   };
@@ -109,15 +109,24 @@ class WaitsState<State> {
     this.#pause = parts.pause ?? usualPause;
   }
 
-  wait(id: string, timeoutMs: number): Promise<Waited<State>> {
-    if (this.#stopped !== undefined) return Promise.reject(this.#stopped);
-    return new Promise((resolve, reject) => {
-      const since = performance.now();
-      const job = this.#jobs.get(id) ?? this.#added(id);
-      job.waiters.add({ since, deadlineAt: since + timeoutMs, resolve, reject });
-      [job.dueAt, job.pauseMs] = [since, this.#pause.minMs];
-      this.#arm(Math.max(since, this.#gapUntil));
-    });
+  async wait(id: string, timeoutMs: number, signal?: AbortSignal): Promise<Waited<State>> {
+    if (this.#stopped !== undefined) throw this.#stopped;
+    signal?.throwIfAborted();
+    const { promise, resolve, reject } = Promise.withResolvers<Waited<State>>();
+    const since = performance.now();
+    const job = this.#jobs.get(id) ?? this.#added(id);
+    const waiter = { since, deadlineAt: since + timeoutMs, resolve, reject };
+    job.waiters.add(waiter);
+    [job.dueAt, job.pauseMs] = [since, this.#pause.minMs];
+    this.#arm(Math.max(since, this.#gapUntil));
+    if (signal === undefined) return promise;
+    const leave = (): void => this.#leave(job, waiter, signal.reason);
+    signal.addEventListener('abort', leave, { once: true });
+    try {
+      return await promise;
+    } finally {
+      signal.removeEventListener('abort', leave);
+    }
   }
 
   hint(ids?: readonly string[]): void {
@@ -265,6 +274,12 @@ class WaitsState<State> {
       job.waiters.delete(waiter);
       waiter.resolve(waited);
     }
+    if (job.waiters.size === 0) this.#end(job, () => {});
+  }
+
+  #leave(job: Awaited<State>, waiter: Waiter<State>, reason: unknown): void {
+    if (!job.waiters.delete(waiter)) return;
+    waiter.reject(reason);
     if (job.waiters.size === 0) this.#end(job, () => {});
   }
 

@@ -1,0 +1,80 @@
+import { PgQueueError } from '@pgqueue/core';
+import type { Executor } from '@pgqueue/postgres';
+import type { Database } from '@pgqueue/postgres';
+import { createResultWaits, toExecutor } from '@pgqueue/postgres/internal';
+import { asRole, keyIsTaken } from '@pgqueue/postgres/internal/dashboard';
+import type { KeyedIds } from '@pgqueue/postgres/internal/dashboard';
+import { createProducer } from '@pgqueue/producer';
+import type { Producer } from '@pgqueue/producer';
+import type { Office } from '../desk.ts';
+import { Problem } from '../problem.ts';
+import { keyReused } from './idempotency.ts';
+import type { ResultAnswer } from './results.ts';
+import { resultAnswer } from './results.ts';
+
+/** Producer behind the HTTP API; its statements run as the database role of producers. */
+export interface ApiService {
+  /** Enqueues and signals. With `keyed`, only if the idempotency key has no unfinished jobs of another request. */
+  readonly producer: (keyed?: KeyedIds) => ReturnType<Producer['with']>;
+  /**
+   * Waits for the end of a job. The signal ends the wait: then it rejects with the reason.
+   * @throws {Problem} `busy`: too many wait; `not_found`, `database`
+   */
+  readonly result: (
+    id: string,
+    options: { readonly timeoutMs: number; readonly signal: AbortSignal },
+  ) => Promise<ResultAnswer>;
+  /** Rejects all waits. Does not close the database. */
+  readonly close: () => Promise<void>;
+}
+
+/** Opens the producer behind the HTTP API. Undefined: the API is off. */
+export function openApiService(
+  database: Database,
+  office: Office,
+  connectionString: string | undefined,
+): ApiService | undefined {
+  const { api, databaseRoles, statementTimeoutMs } = office.settings;
+  if (api === undefined) return undefined;
+  const role = databaseRoles?.producer ?? null;
+  const own = asRole(database, { role, statementTimeoutMs });
+  const producer = createProducer({ pool: database.pool, schema: database.schema });
+  const waits = createResultWaits({
+    database: own,
+    connectionString: api.listen ? connectionString : undefined,
+    applicationName: 'pgqueue api results',
+    observe: () => {},
+    verify: office.ready,
+  });
+  let waiting = 0;
+  return {
+    producer: (keyed) => producer.with(keyed === undefined ? own : guarded(own, keyed)),
+    result: async (id, { timeoutMs, signal }) => {
+      if (waiting >= api.waitsMax)
+        throw new Problem('busy', 'too many requests wait for results at once: try again in a second');
+      waiting += 1;
+      try {
+        return resultAnswer(id, await waits.wait(id, timeoutMs, signal));
+      } finally {
+        waiting -= 1;
+      }
+    },
+    close: async () => {
+      await waits.stop(new PgQueueError('closed', 'the dashboard stops: ask again'));
+      await producer.close();
+    },
+  };
+}
+
+/** Runs each statement in a transaction that checks the idempotency key first. An enqueue is one statement. */
+function guarded(database: Database, keyed: KeyedIds): Executor {
+  const { schema } = database;
+  return {
+    query: <Row>(text: string, values: readonly unknown[]) =>
+      database.transaction(async (client) => {
+        const executor = toExecutor(client);
+        if (await keyIsTaken({ ...executor, schema }, keyed)) throw keyReused();
+        return executor.query<Row>(text, values);
+      }),
+  };
+}
