@@ -57,7 +57,7 @@ const once =
         'test/docs/**',
         'test/integration/cli/*.test.ts',
         'test/integration/connections/{embedded-folder,harness,no-scheduler,pgbouncer,silent-start}.test.ts',
-        'test/integration/dashboard/{cli,guard,live,mounts}.test.ts',
+        'test/integration/dashboard/{api/document,api/guard,cli,guard,live,mounts}.test.ts',
         'test/integration/enqueue/adapters-*.test.ts',
         'test/integration/limits/properties.test.ts',
         'test/integration/nodes/{death,fence,heartbeat,node,outage,poison,thread}.test.ts',

@@ -86,6 +86,9 @@ export default defineConfig({
         text: 'Write jobs',
         items: entries(
           'guides/producer',
+          'guides/results',
+          'guides/flows',
+          'guides/http',
           'guides/worker',
           'guides/bundles',
           'guides/long-jobs',

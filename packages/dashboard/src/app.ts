@@ -165,7 +165,8 @@ async function userOf(auth: Office['settings']['auth'], request: Request): Promi
   if (user instanceof Response) return user;
   if (user === null || user === undefined) throw new Problem('unauthenticated', 'sign in first');
   const { name, role } = user;
-  if (isUserRole(role) && typeof name === 'string' && name.length >= 1 && name.length <= 200) return { name, role };
+  if (isUserRole(role) && typeof name === 'string' && name.length >= 1 && name.length <= 200)
+    return { name, role };
   throw new Error(
     'the auth hook must return { name, role }: a text of 1 to 200 characters, and "viewer", "operator" or "producer"',
   );

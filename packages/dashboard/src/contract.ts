@@ -48,6 +48,8 @@
  *
  * An answer other than 2xx has the body {@link ApiError}.
  *
+ * Programs use the HTTP API below /api/v1, which has an OpenAPI document of its own.
+ *
  * The doctor reads every table, which takes seconds on large ones.
  *
  * The front end is in `dist/web`. Its files are served unchanged; names below `assets/` include a hash of the

@@ -2,7 +2,7 @@ import { PgQueueError } from '@pgqueue/core';
 import { openDatabase } from '@pgqueue/postgres/internal';
 import { createBulkRuns } from './actions/bulk.ts';
 import { createUndoStore } from './actions/undo.ts';
-import { openApiService } from './api/service.ts';
+import { openApiProducer } from './api/producer.ts';
 import { createApp } from './app.ts';
 import { openOffice, shares } from './desk.ts';
 import { createCsrf } from './guard/csrf.ts';
@@ -78,14 +78,14 @@ export function createDashboard(options: DashboardOptions): Dashboard {
   const bulk = createBulkRuns({ settings, undo, tell: (run) => send({ event: 'bulk', data: run }) });
   const poller = startPoller(office, hub);
   const turnstile = (atOnce: number): Turnstile => createTurnstile({ atOnce, waitingMax, waitMs });
-  const service = openApiService(database, office, connectionString);
+  const producer = openApiProducer(database, office, connectionString);
   const app = createApp({
     office,
     csrf: createCsrf({ secret: settings.csrfSecret, path: settings.basePath }),
     turnstile: turnstile(settings.concurrency),
-    api: service && {
+    api: producer && {
       office,
-      service,
+      producer,
       reading: turnstile(bodiesMax),
       turnstile: turnstile(settings.concurrency),
     },
@@ -98,7 +98,7 @@ export function createDashboard(options: DashboardOptions): Dashboard {
   });
   let closed: Promise<void> | undefined;
   const close = async (): Promise<void> => {
-    await Promise.all([poller.stop(), bulk.close(), service?.close()]);
+    await Promise.all([poller.stop(), bulk.close(), producer?.close()]);
     await database.close();
   };
   return {

@@ -113,11 +113,7 @@ async function checkDatabase(database: Database, { databaseRoles, api }: Setting
   await checkSchemaVersion(database, database.schema);
   if (databaseRoles === undefined) return;
   const { viewer, operator, producer } = databaseRoles;
-  const missing = await missingRoles(database, [
-    viewer,
-    operator,
-    ...(api === undefined ? [] : [producer]),
-  ]);
+  const missing = await missingRoles(database, [viewer, operator, ...(api === undefined ? [] : [producer])]);
   if (missing.length === 0) return;
   throw new Problem(
     'database',

@@ -62,7 +62,7 @@ export type Redact = (document: unknown, shown: Shown) => unknown;
 export interface DatabaseRoles {
   readonly viewer: string;
   readonly operator: string;
-  /** Of all requests of the HTTP API. Default `<schema>_producer`. */
+  /** Role for all requests of the HTTP API. Default `<schema>_producer`. */
   readonly producer?: string;
 }
 

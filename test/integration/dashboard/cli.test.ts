@@ -76,7 +76,60 @@ test('pgqueue dashboard says where it is, and asks for name and token', async ()
   expect(stdout + stderr).not.toMatch(new RegExp(`${secret}|${other}`));
 });
 
+test('with --api it serves programs, whose jobs are of the tasks of a module', async () => {
+  const file = tokens(`otto operator ${secret}\nshop producer ${other}\n`);
+  const server = startCli([
+    'dashboard',
+    '--json',
+    '--port',
+    '0',
+    '--token-file',
+    file,
+    '--schema',
+    bench.schema,
+    '--database-url',
+    bench.url,
+    '--api',
+    '--tasks',
+    'test/support/modules/cli-tasks.ts',
+  ]);
+  await server.says('"event":"ready"', 60_000);
+  const { url } = JSON.parse(server.output().stdout) as { url: string };
+  const ask = (path: string, body?: object): Promise<Response> =>
+    fetch(`${url}api/${path}`, {
+      method: body === undefined ? 'GET' : 'POST',
+      headers: { authorization: `Bearer ${other}`, 'content-type': 'application/json' },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
+  expect((await ask('session')).status).toBe(403);
+  expect((await ask('v1/jobs', { task: 'no-such-task' })).status).toBe(400);
+  const document = (await (await ask('v1/openapi.json')).json()) as {
+    components: { schemas: { Job: { properties: { task: { enum: readonly string[] } } } } };
+  };
+  const [task = ''] = document.components.schemas.Job.properties.task.enum;
+  const answer = await ask('v1/jobs', { task, payload: { key: 'a' } });
+  expect([answer.status, await answer.json()]).toEqual([
+    202,
+    { jobs: [{ id: expect.any(String), outcome: 'enqueued' }] },
+  ]);
+  server.process.kill('SIGTERM');
+  expect((await server.ended).code).toBe(0);
+});
+
+test('--tasks without --api is a wrong usage', async () => {
+  const args = ['dashboard', '--tasks', 'tasks.js', '--schema', bench.schema, '--database-url', bench.url];
+  expect(await parseCli(args)).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining('goes with --api only'),
+  });
+});
+
 test.each([
+  [
+    'tasks that are not there',
+    ['--api', '--tasks', '/nowhere/tasks.js'],
+    '--tasks /nowhere/tasks.js: there is no such file',
+  ],
   ['an address for others without tokens', ['--host', '0.0.0.0', '--port', '0'], 'by --token-file FILE'],
   [
     'a file that is not there',

@@ -47,7 +47,10 @@ export function addDashboard(program: Command): void {
     .option('--base-path <path>', 'path under which a proxy serves it, such as /admin/queue')
     .option('--trace-url <url>', 'address of a trace in your tracing tool, with {traceId} in it')
     .option('--api', 'serve the HTTP API for programs, below /api/v1', false)
-    .option('--tasks <file>', 'with --api, take jobs of the tasks of this module only, and check their payloads')
+    .option(
+      '--tasks <file>',
+      'with --api, take jobs of the tasks of this module only, and check their payloads',
+    )
     .addOption(new Option('--log-level <level>', 'lowest level to log').choices(logLevels).default('info'))
     .action(async (options: DashboardCommandOptions, self: Command) => {
       const context = contextOf(self);

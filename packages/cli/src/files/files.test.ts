@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { loadPolicy } from './policy-file.ts';
-import { loadTasks } from './tasks-file.ts';
+import { loadDefinitions, loadTasks } from './tasks-file.ts';
 
 /** URL of the core package: a module outside the repository cannot import it by name. */
 const core = JSON.stringify(pathToFileURL(join(import.meta.dirname, '../../../core/src/index.ts')).href);
@@ -97,5 +97,27 @@ describe('a file with tasks', () => {
   ])('%s is refused, and says how to mend it', async (text, problem) => {
     const loaded = await loadTasks(moduleOf(text));
     expect(loaded).toMatchObject({ kind: 'problem', problem: expect.stringContaining(problem) as unknown });
+  });
+});
+
+describe('a file with tasks for the HTTP API', () => {
+  test('has them by themselves, in handlers, and in lists', async () => {
+    const text = `${task} const other = defineTask({ name: 'sms', payload });
+export { task }; export const tasks = [implement(task, () => 1), other]; export const around = 1;`;
+    expect(await loadDefinitions(moduleOf(text))).toMatchObject({
+      kind: 'tasks',
+      tasks: [{ name: 'mail' }, { name: 'sms' }],
+    });
+  });
+
+  test.each([
+    ['export const other = 1;', 'exports no tasks: export what defineTask or implement returns'],
+    [`${task} export const a = task, b = defineTask({ name: 'mail', payload });`, 'has two tasks named mail'],
+    ['throw new TypeError("no such thing");', "can't be imported: TypeError: no such thing"],
+  ])('%s is refused, and says how to mend it', async (text, problem) => {
+    expect(await loadDefinitions(moduleOf(text))).toMatchObject({
+      kind: 'problem',
+      problem: expect.stringContaining(problem) as unknown,
+    });
   });
 });

@@ -55,7 +55,8 @@ export async function loadDefinitions(file: string): Promise<DefinitionsFile> {
   if (imported.kind === 'problem') return imported;
   const found = Object.values(imported.exported).flat().flatMap(definitionsIn);
   const tasks = [...new Set(found)];
-  if (tasks.length === 0) return problemIn(file, 'exports no tasks: export what defineTask or implement returns');
+  if (tasks.length === 0)
+    return problemIn(file, 'exports no tasks: export what defineTask or implement returns');
   const twice = namedTwice(tasks.map(({ name }) => name));
   return twice.length > 0
     ? problemIn(file, `has two tasks named ${twice.join(', ')}`)

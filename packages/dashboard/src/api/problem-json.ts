@@ -14,7 +14,14 @@ const statuses: Readonly<Record<string, number>> = {
 /** Maps an error to an answer of the HTTP API, by RFC 9457. Errors of the producer keep their codes. */
 export function problemJson(error: unknown): Response {
   const { status, code, detail, problems } = describe(error);
-  const body = { type: 'about:blank', title: STATUS_CODES[status] ?? 'Error', status, detail, code, problems };
+  const body = {
+    type: 'about:blank',
+    title: STATUS_CODES[status] ?? 'Error',
+    status,
+    detail,
+    code,
+    problems,
+  };
   const response = new Response(JSON.stringify(body), {
     status,
     headers: { 'content-type': 'application/problem+json' },

@@ -44,7 +44,9 @@ function listIn(body: unknown): readonly unknown[] {
     throw noJobs(`jobs must be a list of 1 to ${apiLimits.jobsMax} jobs`);
   const [other] = Object.keys(others);
   if (other !== undefined)
-    throw noJobs(`beside the list "jobs" there must be nothing, and there is ${JSON.stringify(other.slice(0, 40))}`);
+    throw noJobs(
+      `beside the list "jobs" there must be nothing, and there is ${JSON.stringify(other.slice(0, 40))}`,
+    );
   return jobs;
 }
 

@@ -15,12 +15,12 @@ import type { Operation, OperationId } from './operations.ts';
 import { operations } from './operations.ts';
 import { jobsIn, traceOf } from './read-jobs.ts';
 import { apiLimits } from './schemas.ts';
-import type { ApiService } from './service.ts';
+import type { ApiProducer } from './producer.ts';
 
 /** Components that the routes of the HTTP API use. */
 export interface ApiParts {
   readonly office: Office;
-  readonly service: ApiService;
+  readonly producer: ApiProducer;
   /** Limits requests whose bodies are held in memory. */
   readonly reading: Turnstile;
   /** Limits statements. */
@@ -34,10 +34,10 @@ export function apiRoutes(app: Hono<Env>, parts: ApiParts): void {
     enqueue: (c) => enqueue(parts, c),
     result: (c) => result(parts, c),
     signalFlow: (c) =>
-      signal(parts, c, (value) => parts.service.producer().signal(named(c, 'id'), named(c, 'step'), value)),
+      signal(parts, c, (value) => parts.producer.writing().signal(named(c, 'id'), named(c, 'step'), value)),
     signalJob: (c) =>
       signal(parts, c, (value) =>
-        parts.service.producer().signalJob(named(c, 'id'), named(c, 'name'), value),
+        parts.producer.writing().signalJob(named(c, 'id'), named(c, 'name'), value),
       ),
     document: (c) => c.json(openApiDocument(settings, ownVersion())),
   };
@@ -56,7 +56,7 @@ function notThere(): never {
   throw new Problem('not_found', `there is no such operation: see ${apiPath}/openapi.json`);
 }
 
-function enqueue({ office, service, reading, turnstile }: ApiParts, c: In): Promise<Response> {
+function enqueue({ office, producer, reading, turnstile }: ApiParts, c: In): Promise<Response> {
   return reading(async () => {
     const { headers } = c.req.raw;
     const key = idempotencyKeyOf(headers);
@@ -69,13 +69,13 @@ function enqueue({ office, service, reading, turnstile }: ApiParts, c: In): Prom
     });
     return turnstile(async () => {
       await office.ready();
-      const enqueued = await service.producer(ids?.range(jobs.length)).enqueueMany(jobs);
+      const enqueued = await producer.writing(ids?.range(jobs.length)).enqueueMany(jobs);
       return c.json({ jobs: enqueued.map(({ id, outcome }) => ({ id, outcome })) }, 202);
     });
   });
 }
 
-async function result({ office, service }: ApiParts, c: In): Promise<Response> {
+async function result({ office, producer }: ApiParts, c: In): Promise<Response> {
   const id = named(c, 'id').toLowerCase();
   const query = queryOf(new URL(c.req.url));
   const timeout = query.text('timeout') ?? '0';
@@ -87,7 +87,7 @@ async function result({ office, service }: ApiParts, c: In): Promise<Response> {
   await office.ready();
   const { signal } = c.req.raw;
   try {
-    const { status, body } = await service.result(id, { timeoutMs: seconds * 1_000, signal });
+    const { status, body } = await producer.result(id, { timeoutMs: seconds * 1_000, signal });
     return c.json(body, status);
   } catch (error) {
     // nobody reads the answer

@@ -39,7 +39,10 @@ const aDurationText: JsonSchema = {
 function jobSchema(tasks: readonly string[] | undefined): JsonSchema {
   return object(
     {
-      task: about('Name of the task.', tasks === undefined ? text(1, jobLimits.taskLengthMax) : { enum: tasks }),
+      task: about(
+        'Name of the task.',
+        tasks === undefined ? text(1, jobLimits.taskLengthMax) : { enum: tasks },
+      ),
       payload: about(
         `Any JSON of up to ${jobLimits.payloadBytesMax} bytes and ${jobLimits.payloadDepthMax} levels. Default {}.`,
       ),
@@ -105,7 +108,10 @@ export function schemasOf(tasks: readonly string[] | undefined): Readonly<Record
       jobs: about('One element a job, in the order of the request.', {
         type: 'array',
         items: object({
-          id: about('The job that stands for it: the older one if that was kept, replaced or debounced.', anId),
+          id: about(
+            'The job that stands for it: the older one if that was kept, replaced or debounced.',
+            anId,
+          ),
           outcome: { enum: outcomes },
         }),
       }),

@@ -7,9 +7,9 @@ import type { User } from '../options.ts';
 export interface Env {
   Bindings: RemoteInfo;
   Variables: {
-    /** Of requests for pages and actions. */
+    /** User of pages and actions. */
     user: User & { readonly role: Role };
-    /** Of requests to the HTTP API. */
+    /** User of the HTTP API. */
     caller: User;
     host: string;
   };

@@ -1,13 +1,13 @@
-// Who may use the HTTP API, from where, and with what.
+// Rights, origins and bodies of requests to the HTTP API.
 import { request } from 'node:http';
 import { createDashboard, serveDashboard } from '@pgqueue/dashboard';
 import type { Dashboard, User } from '@pgqueue/dashboard';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { hostileTexts, marker, nested } from '../../support/hostile.ts';
+import { hostileTexts, marker, nested } from '../../../support/hostile.ts';
 import type { Program } from './program.ts';
 import { program } from './program.ts';
-import type { DashboardBench } from './support.ts';
-import { browse, openDashboardBench, origin } from './support.ts';
+import type { DashboardBench } from '../support.ts';
+import { browse, openDashboardBench, origin } from '../support.ts';
 
 let bench: DashboardBench;
 let dashboard: Dashboard;
@@ -39,7 +39,12 @@ describe('a request', () => {
     ['of nobody', { 'x-user': '' }, 401, 'unauthenticated'],
     ['of a viewer', { 'x-user': 'vera:viewer' }, 403, 'forbidden'],
     ['with a cookie alone', { cookie: 'session=1' }, 403, 'origin'],
-    ['with a cookie, of another origin', { cookie: 'session=1', origin: 'https://evil.example' }, 403, 'origin'],
+    [
+      'with a cookie, of another origin',
+      { cookie: 'session=1', origin: 'https://evil.example' },
+      403,
+      'origin',
+    ],
     ['of another origin', { origin: 'https://evil.example' }, 403, 'origin'],
     ['of another port', { origin: 'https://queue.example:8443' }, 403, 'origin'],
     ['of a sandbox', { origin: 'null' }, 403, 'origin'],
@@ -66,7 +71,10 @@ describe('a request', () => {
   });
 
   test('gets no headers that let other origins read, and is not kept', async () => {
-    const response = await api.fetch('/jobs', { method: 'OPTIONS', headers: { origin: 'https://evil.example' } });
+    const response = await api.fetch('/jobs', {
+      method: 'OPTIONS',
+      headers: { origin: 'https://evil.example' },
+    });
     expect(response.status).toBe(403);
     const { headers } = await api.post('/jobs', job);
     expect([...headers.keys()].filter((name) => name.startsWith('access-control'))).toEqual([]);
@@ -89,7 +97,16 @@ describe('a request', () => {
 describe('the role producer', () => {
   test('opens no page, reads nothing else and acts on nothing', async () => {
     const producer = browse(dashboard, 'shop:producer');
-    for (const path of ['/', '/jobs', '/api/session', '/api/jobs', '/api/queues', '/api/live', '/api/bulk', '/assets/x.js']) {
+    for (const path of [
+      '/',
+      '/jobs',
+      '/api/session',
+      '/api/jobs',
+      '/api/queues',
+      '/api/live',
+      '/api/bulk',
+      '/assets/x.js',
+    ]) {
       const { status } = await producer.fetch(path);
       expect({ path, status }).toEqual({ path, status: 403 });
     }
@@ -141,7 +158,10 @@ test('the API is off unless it is asked for', async () => {
       const response = await off.fetch(
         new Request(`${origin}/api/v1${path}`, { method: 'POST', headers: { 'x-user': 'otto:operator' } }),
       );
-      expect([response.status, await response.json()]).toMatchObject([404, { detail: expect.stringContaining('--api') }]);
+      expect([response.status, await response.json()]).toMatchObject([
+        404,
+        { detail: expect.stringContaining('--api') },
+      ]);
     }
   }
 });
@@ -208,7 +228,7 @@ describe('a body', () => {
       body: endless(sent),
       duplex: 'half',
       headers: { 'content-type': 'application/json' },
-    } as RequestInit);
+    });
     expect(response.status).toBe(413);
     expect(sent.bytes).toBeLessThan(9_000_000);
   });
@@ -217,7 +237,11 @@ describe('a body', () => {
     ['no JSON', '{"task":', 'bad_request'],
     ['nothing', '', 'bad_request'],
     ['a payload of many levels', JSON.stringify({ task: 'a', payload: nested(501) }), 'invalid_job'],
-    ['more levels than a stack has', `{"task":"a","payload":${'['.repeat(100_000)}${']'.repeat(100_000)}}`, 'invalid_job'],
+    [
+      'more levels than a stack has',
+      `{"task":"a","payload":${'['.repeat(100_000)}${']'.repeat(100_000)}}`,
+      'invalid_job',
+    ],
     ['jobs of many levels', '['.repeat(100_000) + ']'.repeat(100_000), 'invalid_job'],
     ['a large payload', JSON.stringify({ task: 'a', payload: 'x'.repeat(262_144) }), 'invalid_job'],
     ['large attributes', JSON.stringify({ task: 'a', attributes: { a: 'x'.repeat(4_096) } }), 'invalid_job'],
@@ -240,7 +264,19 @@ test('hostile names are stored as they are, or refused, and never a fault of the
     if (status >= 500) odd.push([what, status, body]);
   };
   for (const text of hostileTexts) {
-    for (const member of ['task', 'queue', 'key', 'id', 'runAfter', 'delay', 'uniqueKey', 'timeout', 'retry', 'trace', text])
+    for (const member of [
+      'task',
+      'queue',
+      'key',
+      'id',
+      'runAfter',
+      'delay',
+      'uniqueKey',
+      'timeout',
+      'retry',
+      'trace',
+      text,
+    ])
       note(member, await api.post('/jobs', { task: 'a', [member]: text }));
     note('attributes', await api.post('/jobs', { task: 'a', attributes: { [text]: text } }));
     note('payload', await api.post('/jobs', { task: 'a', payload: { [text]: text } }));
@@ -252,14 +288,21 @@ test('hostile names are stored as they are, or refused, and never a fault of the
     note('job', await api.get(`/jobs/${name}/result`));
     note('timeout', await api.get(`/jobs/${id}/result?timeout=${name}`));
     const header = text.replaceAll(/[^\x20-\x7e]/g, '?');
-    note('key', await api.post('/jobs', job, { 'idempotency-key': header, traceparent: header, tracestate: header }));
+    note(
+      'key',
+      await api.post('/jobs', job, { 'idempotency-key': header, traceparent: header, tracestate: header }),
+    );
   }
   expect(odd).toEqual([]);
   expect(JSON.stringify(logged)).not.toContain(marker);
-  const tasks = await bench.sql<{ task: string }>(`select distinct task from $schema.queue where task <> 'a' and task <> 'hello'`);
+  const tasks = await bench.sql<{ task: string }>(
+    `select distinct task from $schema.queue where task <> 'a' and task <> 'hello'`,
+  );
   expect(tasks.map(({ task }) => task).sort()).toEqual(
     hostileTexts
-      .filter((text) => text.length >= 1 && text.length <= 200 && !text.includes('\u0000') && text.isWellFormed())
+      .filter(
+        (text) => text.length >= 1 && text.length <= 200 && !text.includes('\u0000') && text.isWellFormed(),
+      )
       .toSorted(),
   );
 });

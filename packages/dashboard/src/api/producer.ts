@@ -13,9 +13,9 @@ import type { ResultAnswer } from './results.ts';
 import { resultAnswer } from './results.ts';
 
 /** Producer behind the HTTP API; its statements run as the database role of producers. */
-export interface ApiService {
+export interface ApiProducer {
   /** Enqueues and signals. With `keyed`, only if the idempotency key has no unfinished jobs of another request. */
-  readonly producer: (keyed?: KeyedIds) => ReturnType<Producer['with']>;
+  readonly writing: (keyed?: KeyedIds) => ReturnType<Producer['with']>;
   /**
    * Waits for the end of a job. The signal ends the wait: then it rejects with the reason.
    * @throws {Problem} `busy`: too many wait; `not_found`, `database`
@@ -29,11 +29,11 @@ export interface ApiService {
 }
 
 /** Opens the producer behind the HTTP API. Undefined: the API is off. */
-export function openApiService(
+export function openApiProducer(
   database: Database,
   office: Office,
   connectionString: string | undefined,
-): ApiService | undefined {
+): ApiProducer | undefined {
   const { api, databaseRoles, statementTimeoutMs } = office.settings;
   if (api === undefined) return undefined;
   const role = databaseRoles?.producer ?? null;
@@ -48,7 +48,7 @@ export function openApiService(
   });
   let waiting = 0;
   return {
-    producer: (keyed) => producer.with(keyed === undefined ? own : guarded(own, keyed)),
+    writing: (keyed) => producer.with(keyed === undefined ? own : guarded(own, keyed)),
     result: async (id, { timeoutMs, signal }) => {
       if (waiting >= api.waitsMax)
         throw new Problem('busy', 'too many requests wait for results at once: try again in a second');

@@ -3,7 +3,7 @@ import addFormats from 'ajv-formats';
 import type { ValidateFunction } from 'ajv';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { expect } from 'vitest';
-import { origin } from './support.ts';
+import { origin } from '../support.ts';
 
 /** The OpenAPI document of the HTTP API, as far as tests read it. */
 export interface Document {
@@ -122,4 +122,14 @@ export function validatorOf(
   return {
     problems: (value) => (compiled(value) ? [] : (compiled.errors ?? [])),
   };
+}
+
+/** Ids of the jobs in an answer. */
+export function idsOf({ body }: ApiAnswer): readonly string[] {
+  return (body as { jobs: readonly { id: string }[] }).jobs.map(({ id }) => id);
+}
+
+/** Outcomes of the jobs in an answer. */
+export function outcomesOf({ body }: ApiAnswer): readonly string[] {
+  return (body as { jobs: readonly { outcome: string }[] }).jobs.map(({ outcome }) => outcome);
 }

@@ -1,13 +1,11 @@
 import { defineTask, implement } from '@pgqueue/core';
-import { serveDashboard } from '@pgqueue/dashboard';
 import type { Dashboard } from '@pgqueue/dashboard';
-import { Validator } from '@seriousme/openapi-schema-validator';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import type { ApiAnswer, Program } from './program.ts';
-import { program, validatorOf } from './program.ts';
-import type { Claimed, DashboardBench } from './support.ts';
-import { openDashboardBench, until } from './support.ts';
+import { idsOf, outcomesOf, program } from './program.ts';
+import type { Claimed, DashboardBench } from '../support.ts';
+import { openDashboardBench } from '../support.ts';
 
 let bench: DashboardBench;
 let dashboard: Dashboard;
@@ -25,10 +23,6 @@ beforeEach(async () => {
 afterAll(() => bench.close());
 
 const missing = '00000000-0000-7000-8000-000000000000';
-const idsOf = ({ body }: ApiAnswer): readonly string[] =>
-  (body as { jobs: readonly { id: string }[] }).jobs.map(({ id }) => id);
-const outcomesOf = ({ body }: ApiAnswer): readonly string[] =>
-  (body as { jobs: readonly { outcome: string }[] }).jobs.map(({ outcome }) => outcome);
 const countJobs = async (): Promise<number> =>
   (await bench.sql<{ n: number }>('select count(*)::integer as n from $schema.queue'))[0]?.n ?? -1;
 const finish = ({ id, token }: Claimed, result: unknown = { ok: true }): Promise<unknown> =>
@@ -145,7 +139,12 @@ describe('POST /jobs', () => {
 });
 
 describe('Idempotency-Key', () => {
-  const jobs = { jobs: [{ task: 'hello', payload: { n: 1 } }, { task: 'hello', payload: { n: 2 } }] };
+  const jobs = {
+    jobs: [
+      { task: 'hello', payload: { n: 1 } },
+      { task: 'hello', payload: { n: 2 } },
+    ],
+  };
   const keyed = (body: object, key: string, by = api): Promise<ApiAnswer> =>
     by.post('/jobs', body, { 'idempotency-key': key });
 
@@ -171,7 +170,9 @@ describe('Idempotency-Key', () => {
 
   test('of another user, or another key, is another request', async () => {
     const other = program(dashboard, 'crm:producer');
-    const ids = [await keyed(jobs, 'k'), await keyed(jobs, 'k', other), await keyed(jobs, 'l')].flatMap(idsOf);
+    const ids = [await keyed(jobs, 'k'), await keyed(jobs, 'k', other), await keyed(jobs, 'l')].flatMap(
+      idsOf,
+    );
     expect([new Set(ids).size, await countJobs()]).toEqual([6, 6]);
   });
 
@@ -191,7 +192,10 @@ describe('Idempotency-Key', () => {
     expect(same.map((one) => outcomesOf(one)[0]).filter((one) => one === 'enqueued')).toHaveLength(1);
     const bodies = Array.from({ length: 8 }, (_, n) => ({ task: 'hello', payload: { n } }));
     const other = await Promise.all(bodies.map((body) => keyed(body, 'different')));
-    expect(other.map(({ status }) => status).sort()).toEqual([202, ...Array.from({ length: 7 }, () => 422)]);
+    expect(other.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([
+      202,
+      ...Array.from({ length: 7 }, () => 422),
+    ]);
     expect(await countJobs()).toBe(3);
   });
 
@@ -202,137 +206,6 @@ describe('Idempotency-Key', () => {
   ])('%s is refused', async (_, key, body) => {
     expect(await keyed(body, key)).toMatchObject({ status: 400, body: { code: 'bad_request' } });
     expect(await countJobs()).toBe(0);
-  });
-});
-
-describe('GET /jobs/{id}/result', () => {
-  const enqueue = async (body: object = { task: 'hello' }): Promise<string> =>
-    idsOf(await api.post('/jobs', body))[0] ?? '';
-  const result = (id: string, timeout?: number): Promise<ApiAnswer> =>
-    api.get(`/jobs/${id}/result${timeout === undefined ? '' : `?timeout=${timeout}`}`);
-
-  test('tells of every state', async () => {
-    const id = await enqueue();
-    expect(await result(id.toUpperCase())).toMatchObject({ status: 202, body: { id, status: 'pending' } });
-    const [claimed] = await bench.claim('w', 1);
-    expect(await result(id, 0.01)).toMatchObject({ status: 202, body: { id, status: 'running' } });
-    if (claimed !== undefined) await finish(claimed, { words: 6 });
-    expect(await result(id)).toMatchObject({
-      status: 200,
-      body: { id, status: 'done', result: { words: 6 }, error: null },
-    });
-    const later = await enqueue({ task: 'hello', delay: '1h' });
-    expect(await result(later)).toMatchObject({ status: 202, body: { status: 'delayed' } });
-    await bench.sql('select from $schema.cancel(array[$1::uuid])', [later]);
-    expect(await result(later)).toMatchObject({
-      status: 200,
-      body: { status: 'cancelled', result: null, error: null },
-    });
-    const dying = await enqueue();
-    const [dead] = await bench.claim('w', 1);
-    await bench.sql(
-      `select from $schema.settle(array[$1::uuid], array[$2::uuid], array['dead'], array[0::float8], array['{"message": "no disk", "stack": "at secret.ts"}'])`,
-      [dead?.id, dead?.token],
-    );
-    expect((await result(dying)).body).toEqual({
-      id: dying,
-      status: 'dead',
-      result: null,
-      error: { reason: 'gave_up', message: 'no disk' },
-    });
-    expect(await result(missing)).toMatchObject({ status: 404, body: { code: 'not_found' } });
-  });
-
-  test('of a job that is done and has none, or one that was lost, says so', async () => {
-    const [none, lost] = [await enqueue(), await enqueue()];
-    for (const job of await bench.claim('w', 10))
-      await finish(job, job.id === none ? null : { pgqueue_error: 'it was too large' });
-    expect((await result(none)).body).toMatchObject({ status: 'done', result: null, error: null });
-    expect((await result(lost)).body).toMatchObject({
-      status: 'done',
-      result: null,
-      error: { reason: 'result_lost', message: 'it was too large' },
-    });
-  });
-
-  test('waits until the job has ended', async () => {
-    const id = await enqueue();
-    const waited = result(id, 60);
-    await runAll('there');
-    expect(await waited).toMatchObject({ status: 200, body: { status: 'done', result: 'there' } });
-  });
-
-  test('has a bound on waits at a time; a client that goes away, and a stop, end theirs', async () => {
-    const own = bench.dashboard({ api: { waitsMax: 1 } });
-    const server = await serveDashboard(own, { port: 0 });
-    const id = await enqueue();
-    const at = `${server.url}api/v1/jobs/${id}/result`;
-    const ask = (timeout: number, signal: AbortSignal | null = null): Promise<Response> =>
-      fetch(`${at}?timeout=${timeout}`, { headers: { 'x-user': 'shop:producer' }, signal });
-    const client = new AbortController();
-    const gone = ask(60, client.signal).catch((error: unknown) => (error as Error).name);
-    const busy = async (): Promise<boolean> => (await ask(0)).status === 503;
-    await until('somebody waits', busy);
-    const refused = await ask(0);
-    expect([refused.status, refused.headers.get('retry-after')]).toEqual([503, '1']);
-    client.abort();
-    expect(await gone).toBe('AbortError');
-    await until('its wait to end', async () => (await ask(0)).status === 202);
-    const last = ask(60);
-    await until('somebody waits again', busy);
-    const stopped = server.close();
-    const answer = await last;
-    expect([answer.status, await answer.json()]).toEqual([503, expect.objectContaining({ code: 'closed' })]);
-    await stopped;
-  });
-
-  test.each(['?timeout=61', '?timeout=-1', '?timeout=1e1', '?timeout=', '?timeout=x', '?timeout=1&timeout=1', '?t=1'])(
-    'refuses %s',
-    async (query) => {
-      expect(await api.get(`/jobs/${missing}/result${query}`)).toMatchObject({
-        status: 400,
-        body: { code: 'bad_request' },
-      });
-    },
-  );
-});
-
-describe('signals', () => {
-  test('of a flow get their value once', async () => {
-    const [row] = await bench.sql<{ id: string }>('select flow_id as id from $schema.start_flow($1::jsonb)', [
-      JSON.stringify({ name: 'order', steps: [{ name: 'paid / in full', kind: 'signal' }] }),
-    ]);
-    const path = `/flows/${row?.id}/signals/${encodeURIComponent('paid / in full')}`;
-    const give = async (value: unknown): Promise<unknown> => (await api.post(path, { value })).body;
-    expect([await give({ by: 'card' }), await give('late')]).toEqual([
-      { outcome: 'signalled' },
-      { outcome: 'repeated' },
-    ]);
-    const [stored] = await bench.sql('select result from $schema.flow_result where flow = $1::uuid', [row?.id]);
-    expect(stored).toEqual({ result: { by: 'card' } });
-    expect(await api.post(`/flows/${missing}/signals/paid`, { value: 1 })).toMatchObject({
-      status: 404,
-      body: { code: 'not_found' },
-    });
-  });
-
-  test('of a job are kept for its handler', async () => {
-    const [id] = idsOf(await api.post('/jobs', { task: 'hello' }));
-    const give = (job: string | undefined): Promise<ApiAnswer> =>
-      api.post(`/jobs/${job}/signals/approved`, { value: true });
-    expect((await give(id)).body).toEqual({ outcome: 'signalled' });
-    expect((await give(id)).body).toEqual({ outcome: 'repeated' });
-    expect(await give(missing)).toMatchObject({ status: 404, body: { code: 'not_found' } });
-  });
-
-  test.each([
-    ['no value', `/jobs/${missing}/signals/a`, {}, 'bad_request'],
-    ['something beside the value', `/jobs/${missing}/signals/a`, { value: 1, other: 1 }, 'bad_request'],
-    ['no id', '/flows/x/signals/a', { value: 1 }, 'invalid_flow'],
-    ['a long name', `/flows/${missing}/signals/${'x'.repeat(201)}`, { value: 1 }, 'invalid_flow'],
-    ['a large value', `/flows/${missing}/signals/a`, { value: 'x'.repeat(262_145) }, 'invalid_flow'],
-  ])('with %s are refused', async (_, path, body, code) => {
-    expect(await api.post(path, body)).toMatchObject({ status: 400, body: { code } });
   });
 });
 
@@ -353,7 +226,13 @@ describe('with tasks', () => {
     const answer = await checkedBy().post('/jobs', {
       jobs: [
         { task: 'send-email', payload: { to: 'ada@example.org' } },
-        { task: 'send-email', payload: { to: 'ada@example.org' }, key: 'k', retry: { maxTries: 9 }, payloadVersion: 2 },
+        {
+          task: 'send-email',
+          payload: { to: 'ada@example.org' },
+          key: 'k',
+          retry: { maxTries: 9 },
+          payloadVersion: 2,
+        },
         { task: 'hello' },
       ],
     });
@@ -401,67 +280,6 @@ describe('with tasks', () => {
   test('two of one name are a wrong configuration', () => {
     expect(() => bench.dashboard({ api: { tasks: [hello, implement(hello, () => null)] } })).toThrow(
       'api.tasks has two tasks named hello',
-    );
-  });
-});
-
-describe('the document', () => {
-  test('is OpenAPI 3.1, for the path at which the dashboard is mounted', async () => {
-    const mounted = program(bench.dashboard({ api: true, basePath: '/admin/queue' }), 'shop:producer');
-    const document = await mounted.document();
-    const { valid, errors } = await new Validator().validate({ ...structuredClone(document) });
-    expect({ valid, errors }).toEqual({ valid: true, errors: undefined });
-    expect([document.openapi, document.servers]).toEqual(['3.1.1', [{ url: '/admin/queue/api/v1' }]]);
-    const ids = Object.values(document.paths).flatMap((methods) =>
-      Object.values(methods).map(({ operationId }) => operationId),
-    );
-    expect(ids.toSorted()).toEqual(['document', 'enqueue', 'result', 'signalFlow', 'signalJob']);
-    expect((await mounted.post('/jobs', { task: 'hello' })).status).toBe(202);
-  });
-
-  test.each<[string, unknown]>([
-    ['a job', { task: 'a' }],
-    ['jobs', { jobs: [{ task: 'a' }, { task: 'b', key: '' }] }],
-    ['a time with an offset', { task: 'a', runAfter: '2099-01-01T00:00:00.5+02:00' }],
-    ['a time without a zone', { task: 'a', runAfter: '2099-01-01T00:00:00' }],
-    ['a day', { task: 'a', expiresAt: '2099-01-01' }],
-    ['a number as a time', { task: 'a', runAfter: 1 }],
-    ['a month that is none', { task: 'a', runAfter: '2099-13-01T00:00:00Z' }],
-    ['a delay in words', { task: 'a', delay: '10 minutes' }],
-    ['a delay', { task: 'a', delay: '1.5m' }],
-    ['a negative delay', { task: 'a', delay: -1 }],
-    ['a large priority', { task: 'a', priority: 2_147_483_648 }],
-    ['a priority with a part', { task: 'a', priority: 0.5 }],
-    ['attributes', { task: 'a', attributes: { a: 1, b: null } }],
-    ['nested attributes', { task: 'a', attributes: { a: {} } }],
-    ['a list of attributes', { task: 'a', attributes: [] }],
-    ['a retry', { task: 'a', retry: { maxTries: 1, factor: 1.5, max: '1d' } }],
-    ['a retry without tries', { task: 'a', retry: { maxTries: 0 } }],
-    ['an unknown backoff', { task: 'a', retry: { backoff: 'none' } }],
-    ['a unique key', { task: 'a', uniqueKey: { key: 'k', onConflict: 'supersede' } }],
-    ['an unknown conflict', { task: 'a', uniqueKey: { key: 'k', onConflict: 'skip' } }],
-    ['an id', { task: 'a', id: missing }],
-    ['an id that is none', { task: 'a', id: 'x' }],
-    ['a long queue', { task: 'a', queue: 'q'.repeat(101) }],
-    ['an empty queue', { task: 'a', queue: '' }],
-    ['null for an option', { task: 'a', queue: null }],
-    ['an unknown member', { task: 'a', colour: 1 }],
-    ['no task', { payload: {} }],
-    ['a number as a task', { task: 1 }],
-    ['no jobs', { jobs: [] }],
-    ['jobs that are none', { jobs: [1] }],
-    ['something beside jobs', { jobs: [{ task: 'a' }], task: 'b' }],
-    ['a list', [{ task: 'a' }]],
-    ['null', null],
-    ['a version', { task: 'a', payloadVersion: 2 }],
-    ['a version that is none', { task: 'a', payloadVersion: 0 }],
-    ['a payload of null', { task: 'a', payload: null }],
-  ])('and the server agree about %s', async (_, body) => {
-    const { components } = await api.document();
-    const announced = validatorOf({ components }, { $ref: '#/components/schemas/Enqueue' }).problems(body);
-    const { status } = await api.post('/jobs', body);
-    expect({ status, announced }).toMatchObject(
-      announced.length === 0 ? { status: 202 } : { status: 400 },
     );
   });
 });
