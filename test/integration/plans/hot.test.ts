@@ -139,6 +139,7 @@ const statements: Readonly<Record<string, readonly [string, readonly unknown[]]>
     'select * from pgqueue.job_result(array(select gen_random_uuid() from generate_series(1, 500)))',
     [],
   ],
+  key_taken: ["select pgqueue.key_taken('{00000000-0000-8000-8000-000000000001}')", []],
   waiting_job: [
     'select pgqueue.waiting_job(id) from (select unnest($1::uuid[]) as id limit 3) x',
     ['pending'],

@@ -19,6 +19,7 @@ export const statements: Readonly<
       'select version from migration',
       'select has_leader()',
       `select * from job_result(${ids})`,
+      `select key_taken(array['00000000-0000-8000-8000-000000000001'::uuid])`,
     ],
     cannot: [
       'select payload from queue',

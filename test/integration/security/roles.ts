@@ -17,7 +17,7 @@ export const rights: Readonly<
 > = {
   producer: {
     functions:
-      'check_job enqueue_unique fits flow_state has_leader job_result retry_fits signal_flow signal_job start_flow uuid_v7',
+      'check_job enqueue_unique fits flow_state has_leader job_result key_taken retry_fits signal_flow signal_job start_flow uuid_v7',
     tables: {
       migration: 'select',
       queue: `insert(${enqueued}) select(created id seq)`,

@@ -1,5 +1,4 @@
 import { createHash } from 'node:crypto';
-import type { KeyedIds } from '@pgqueue/postgres/internal/dashboard';
 import { Problem } from '../problem.ts';
 import { apiLimits } from './schemas.ts';
 
@@ -10,31 +9,15 @@ export interface KeyedRequest {
   readonly body: string;
 }
 
-/** Ids that an idempotency key gives to the jobs of its request. */
-export interface RequestIds {
-  /** Id of the job at an index. */
-  readonly at: (index: number) => string;
-  /** Returns the first `count` ids, and the range of all ids of the key. */
-  readonly range: (count: number) => KeyedIds;
-}
-
 /**
- * Derives ids (UUIDs of version 8): 60 bits of user and key, then 62 bits of body and index. So a repeated request
- * names the same jobs, and jobs of another request with its key are found in one range of ids.
+ * Returns the id of the job at an index of the request: a UUID of version 8, made of 60 bits of user and key, and 62
+ * bits of body and index. So a repeated request names the same jobs, and all jobs of a key are in one range of ids.
  */
-export function requestIds({ user, key, body }: KeyedRequest): RequestIds {
+export function requestIds({ user, key, body }: KeyedRequest): (index: number) => string {
   const own = digest([user, key]);
   const content = digest([user, key, body]);
   const head = `${own.slice(0, 8)}-${own.slice(8, 12)}-8${own.slice(12, 15)}`;
-  const at = (index: number): string => withVariant(head, digest([content, String(index)]));
-  return {
-    at,
-    range: (count) => ({
-      from: `${head}-8000-000000000000`,
-      to: `${head}-bfff-ffffffffffff`,
-      ids: Array.from({ length: count }, (_, index) => at(index)),
-    }),
-  };
+  return (index) => withVariant(head, digest([content, String(index)]));
 }
 
 /** Completes an id by 62 bits of a digest, behind the two bits that say how a UUID is laid out. */
@@ -59,6 +42,6 @@ export function idempotencyKeyOf(headers: Headers): string | undefined {
 export function keyReused(): Problem {
   return new Problem(
     'idempotency_key',
-    'this Idempotency-Key was used for another body, whose jobs are unfinished: a new request needs a new key',
+    'this Idempotency-Key was used for a request with another body: a new request needs a new key',
   );
 }

@@ -54,7 +54,7 @@ export const operations: Readonly<Record<OperationId, Operation>> = {
         in: 'header',
         required: false,
         description:
-          'A repeated request of the same user with the same key and body enqueues nothing, and answers with the same ids, until the history of the jobs is gone. The same key with another body is refused (422) while a job of the first is unfinished.',
+          'A repeated request of the same user with the same key and body enqueues nothing, and answers with the same ids. The same key with another body is refused (422). Both hold until the history of the jobs is gone.',
         schema: { type: 'string', minLength: 1, maxLength: apiLimits.keyLengthMax },
       },
       {

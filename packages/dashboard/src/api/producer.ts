@@ -1,9 +1,7 @@
 import { PgQueueError } from '@pgqueue/core';
-import type { Executor } from '@pgqueue/postgres';
-import type { Database } from '@pgqueue/postgres';
+import type { Database, Executor } from '@pgqueue/postgres';
 import { createResultWaits, toExecutor } from '@pgqueue/postgres/internal';
 import { asRole, keyIsTaken } from '@pgqueue/postgres/internal/dashboard';
-import type { KeyedIds } from '@pgqueue/postgres/internal/dashboard';
 import { createProducer } from '@pgqueue/producer';
 import type { Producer } from '@pgqueue/producer';
 import type { Office } from '../desk.ts';
@@ -14,8 +12,11 @@ import { resultAnswer } from './results.ts';
 
 /** Producer behind the HTTP API; its statements run as the database role of producers. */
 export interface ApiProducer {
-  /** Enqueues and signals. With `keyed`, only if the idempotency key has no unfinished jobs of another request. */
-  readonly writing: (keyed?: KeyedIds) => ReturnType<Producer['with']>;
+  /**
+   * Enqueues and signals. With `keyed`, the ids that an idempotency key gives to the jobs of a request, only if the
+   * key has no jobs of another request.
+   */
+  readonly writing: (keyed?: readonly string[]) => ReturnType<Producer['with']>;
   /**
    * Waits for the end of a job. The signal ends the wait: then it rejects with the reason.
    * @throws {Problem} `busy`: too many wait; `not_found`, `database`
@@ -67,7 +68,7 @@ export function openApiProducer(
 }
 
 /** Runs each statement in a transaction that checks the idempotency key first. An enqueue is one statement. */
-function guarded(database: Database, keyed: KeyedIds): Executor {
+function guarded(database: Database, keyed: readonly string[]): Executor {
   const { schema } = database;
   return {
     query: <Row>(text: string, values: readonly unknown[]) =>

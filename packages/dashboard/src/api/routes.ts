@@ -65,11 +65,11 @@ function enqueue({ office, producer, reading, turnstile }: ApiParts, c: In): Pro
     const jobs = jobsIn(parseJson(body), {
       tasks: office.settings.api?.tasks,
       trace: traceOf(headers),
-      idOf: ids?.at,
+      idOf: ids,
     });
     return turnstile(async () => {
       await office.ready();
-      const enqueued = await producer.writing(ids?.range(jobs.length)).enqueueMany(jobs);
+      const enqueued = await producer.writing(ids && jobs.map((_, index) => ids(index))).enqueueMany(jobs);
       return c.json({ jobs: enqueued.map(({ id, outcome }) => ({ id, outcome })) }, 202);
     });
   });

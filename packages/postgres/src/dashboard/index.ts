@@ -21,7 +21,6 @@ export type { SavedState, ServerInfo, TableSize } from './installation.ts';
 export { readClock, readPolicyStates, readServer, readTables } from './installation.ts';
 export type { Before, ListedJob } from './job-rows.ts';
 export { readBefore, readDispatched, readErrors, readListed, readPayloads } from './job-rows.ts';
-export type { KeyedIds } from './keyed-jobs.ts';
 export { keyIsTaken } from './keyed-jobs.ts';
 export type { BusyKey, BusyKeys, WaitingKey, WaitingKeysOptions } from './keys.ts';
 export { countWaiting, readBusyKeys, readLanes, readWaitingKeys } from './keys.ts';

@@ -176,15 +176,29 @@ describe('Idempotency-Key', () => {
     expect([new Set(ids).size, await countJobs()]).toEqual([6, 6]);
   });
 
-  test('with another body is refused while a job of the first is unfinished', async () => {
+  test('with another body is refused', async () => {
     await keyed(jobs, 'k');
     const [longer, other] = [{ jobs: [...jobs.jobs, { task: 'hello' }] }, { task: 'hello' }];
     for (const body of [longer, other, { jobs: jobs.jobs.slice(0, 1) }])
       expect(await keyed(body, 'k')).toMatchObject({ status: 422, body: { code: 'idempotency_key' } });
     expect(await countJobs()).toBe(2);
-    await runAll();
-    expect(await keyed(other, 'k')).toMatchObject({ status: 202 });
   });
+
+  test.each(['history', 'dead_letter'])(
+    'with another body is refused while the first is in %s',
+    async (table) => {
+      await keyed({ task: 'hello' }, 'k');
+      const [job] = await bench.claim('w', 1);
+      const end = `select from $schema.settle(array[$1::uuid], array[$2::uuid], array[$3], array[0::float8], array[$4])`;
+      const [outcome, error] = table === 'history' ? ['done', null] : ['dead', '{"message": "no"}'];
+      await bench.sql(end, [job?.id, job?.token, outcome, error]);
+      expect(await countJobs()).toBe(0);
+      const other = async (): Promise<number> => (await keyed({ task: 'hello', key: 'a' }, 'k')).status;
+      expect(await other()).toBe(422);
+      await bench.sql(`delete from $schema.${table}`);
+      expect(await other()).toBe(202);
+    },
+  );
 
   test('makes concurrent requests take turns: one is stored, whatever their bodies', async () => {
     const same = await Promise.all(Array.from({ length: 8 }, () => keyed(jobs, 'same')));
