@@ -110,6 +110,32 @@ describe('changing', () => {
     });
   });
 
+  test('jobs signal', async () => {
+    const id = await insert();
+    expect(await pgqueue('jobs', 'signal', id, 'ok', '--value', '{"by": "ada"}')).toMatchObject({
+      code: 0,
+      stdout: `${id}  signalled\n`,
+    });
+    expect(await pgqueue('jobs', 'signal', id, 'ok')).toMatchObject({
+      code: 1,
+      stdout: `${id}  repeated: it has a value already, and that one counts\n`,
+    });
+    expect(JSON.parse((await pgqueue('jobs', 'signal', id, 'ok', '--json')).stdout)).toEqual({
+      job: id,
+      name: 'ok',
+      verdict: 'repeated',
+    });
+    expect(await pgqueue('jobs', 'signal', anId, 'ok')).toMatchObject({
+      code: 1,
+      stderr: `pgqueue: there is no job ${anId} that has not ended\n`,
+    });
+    const [line] = await sql(
+      'select action, target, details from pgqueue.audit where target = $1 order by n limit 1',
+      [id],
+    );
+    expect(line).toEqual({ action: 'jobs.signal', target: id, details: { name: 'ok' } });
+  });
+
   test('jobs amend, retry, cancel and delete', async () => {
     const [a, b] = [await insert(), await insert({ run_after: '2999-01-01T00:00:00Z' })];
     const amended = await pgqueue(

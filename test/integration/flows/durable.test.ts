@@ -1,5 +1,6 @@
 import type { JobContext } from '@pgqueue/core';
 import { defineTask, giveUp, implement, isolated } from '@pgqueue/core';
+import { createOperator } from '@pgqueue/postgres';
 import { Suspended } from '@pgqueue/worker';
 import { afterEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
@@ -207,6 +208,15 @@ describe('ctx.waitForSignal', () => {
     expect(await bench.producer.signalJob(id, 'ok', { by: 'ada' })).toBe('signalled');
     expect(await bench.producer.signalJob(id, 'ok', { by: 'eve' })).not.toBe('signalled');
     expect(await bench.resultOf(id)).toEqual({ by: 'ADA' });
+  });
+
+  test('resolves to a value that an operator gives', async () => {
+    const operator = createOperator({ connectionString: bench.test.url });
+    const { id } = await started(waiting);
+    await bench.suspended(id);
+    expect(await operator.jobs.signal(id, 'ok', { by: 'ada' })).toBe('signalled');
+    expect(await bench.resultOf(id)).toEqual({ by: 'ADA' });
+    await operator.close();
   });
 
   test('resolves at once to a value that came before', async () => {

@@ -248,4 +248,44 @@ describe('jobs', () => {
     ]);
     expect(await operator.jobs.get(dead)).toBeUndefined();
   });
+
+  test('signal keeps the first value for the handler, and is noted without it', async () => {
+    const audited = createOperator({ pool: database.pool, actor: { name: 'ada', via: 'cli' } });
+    const id = await insert();
+    expect(await audited.jobs.signal(id, 'ok', { secret: 'c4nary' })).toBe('signalled');
+    expect(await operator.jobs.signal(id.toUpperCase(), 'ok')).toBe('repeated');
+    expect(await operator.jobs.signal(id, 'other')).toBe('signalled');
+    expect(await sql('select name, state from pgqueue.flow order by name')).toEqual([
+      { name: 'hello: ok', state: 'open' },
+      { name: 'hello: other', state: 'open' },
+    ]);
+    expect(
+      await sql('select action, target, details, result from pgqueue.audit where target = $1', [id]),
+    ).toEqual([
+      { action: 'jobs.signal', target: id, details: { name: 'ok' }, result: { verdict: 'signalled' } },
+    ]);
+    const ended = await die();
+    for (const missing of [ended, '00000000-0000-7000-8000-000000000000'])
+      await expect(operator.jobs.signal(missing, 'ok')).rejects.toMatchObject({ code: 'not_found' });
+  });
+
+  test.each([
+    ['an id that is none', 'x', 'ok', 1, 'configuration', 'id must be the UUID of a job'],
+    ['no name', '00000000-0000-7000-8000-000000000000', '', 1, 'configuration', 'name must be a text'],
+    [
+      'a value that is no JSON',
+      '00000000-0000-7000-8000-000000000000',
+      'ok',
+      () => 1,
+      'invalid_flow',
+      'a job can',
+    ],
+  ])('signal refuses %s before any I/O', async (_, id, name, value, code, message) => {
+    const offline = createOperator({ connectionString: 'postgres://127.0.0.1:1/none' });
+    await expect(offline.jobs.signal(id, name, value)).rejects.toMatchObject({
+      code,
+      message: expect.stringContaining(message),
+    });
+    await offline.close();
+  });
 });

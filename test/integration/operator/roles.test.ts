@@ -58,6 +58,7 @@ describe('roles', () => {
       expect((await operator.jobs.list()).items).toHaveLength(1);
       expect(await operator.jobs.get(id)).toMatchObject({ payload: {} });
       expect(await operator.jobs.amend([id], { priority: 1 })).toMatchObject([{ verdict: 'changed' }]);
+      expect(await operator.jobs.signal(id, 'ok', 1)).toBe('signalled');
       expect(await operator.jobs.retry([id])).toMatchObject([{ verdict: 'changed' }]);
       expect(await operator.jobs.cancel([id])).toMatchObject([{ verdict: 'cancelled' }]);
       expect(await operator.jobs.erase([id])).toMatchObject([{ verdict: 'erased' }]);

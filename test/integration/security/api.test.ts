@@ -77,6 +77,11 @@ const ofOperator: Calls = {
     () => operator.jobs.amend([id], { runAfter: x }),
   ],
   'jobs.erase': (x) => [() => operator.jobs.erase([x])],
+  'jobs.signal': (x) => [
+    () => operator.jobs.signal(x, 'a'),
+    () => operator.jobs.signal(id, x),
+    () => operator.jobs.signal(id, 'a', x),
+  ],
   'dead.list': (x) =>
     ['queue', 'task', 'reason', 'olderThanMs', 'after', 'limit'].map(
       (name) => () => operator.dead.list({ [name]: x }),

@@ -18,7 +18,7 @@ import { age, brief, plural, printable } from '../output/format.ts';
 import type { Output } from '../output/output.ts';
 import { facts } from '../output/table.ts';
 import type { Moment } from '../parse.ts';
-import { dateOf, flowId, moment, uuid, uuids, whole } from '../parse.ts';
+import { dateOf, flowId, json, moment, uuid, uuids, whole } from '../parse.ts';
 import { examples } from './help.ts';
 
 export function addJobs(program: Command): void {
@@ -29,6 +29,7 @@ export function addJobs(program: Command): void {
   addCancel(jobs);
   addDelete(jobs);
   addAmend(jobs);
+  addSignal(jobs);
   examples(jobs, [
     ['jobs list --status running', 'what runs now'],
     ['jobs show 0198…', 'one job with its payload, result and errors'],
@@ -266,6 +267,30 @@ function addAmend(jobs: Command): void {
     ['jobs amend 0198a3c2-… --priority -10', 'goes before others of its key'],
     ['jobs amend 0198a3c2-… --run-after 2h', 'waits two hours from now'],
   ]);
+}
+
+function addSignal(jobs: Command): void {
+  const command = jobs
+    .command('signal')
+    .description(
+      'Gives a job the value of a signal that its handler waits for by ctx.waitForSignal, or will wait for. The first one counts.',
+    )
+    .addArgument(new Argument('<job>', 'id of the job').argParser(uuid))
+    .argument('<name>', 'name of the signal')
+    .option('--value <json>', 'value for the handler; default null', json)
+    .action((id: string, name: string, { value }: { readonly value?: unknown }, self: Command) =>
+      withOperator(self, async (operator, output) => {
+        const verdict = await operator.jobs.signal(id, name, value);
+        const why = {
+          signalled: '',
+          repeated: ': it has a value already, and that one counts',
+          ended: ': the wait for it is over',
+        }[verdict];
+        output.answer({ job: id, name, verdict }, () => `${id}  ${verdict}${why}`);
+        return verdict === 'signalled' ? 0 : 1;
+      }),
+    );
+  examples(command, [[`jobs signal 0198a3c2-… approved --value '{"by": "ada"}'`, 'lets its handler go on']]);
 }
 
 type Verb = 'retry' | 'cancel' | 'delete' | 'amend';

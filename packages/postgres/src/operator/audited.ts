@@ -132,6 +132,13 @@ function auditedJobs(jobs: JobsOperator, note: Note): JobsOperator {
       return note(what, () => jobs.amend(ids, amendment), verdictsOf);
     },
     erase: (ids) => note({ action: 'jobs.delete', ...idsOf(ids) }, () => jobs.erase(ids), verdictsOf),
+    // the value of a signal is not noted
+    signal: (id, name, value) =>
+      note(
+        { action: 'jobs.signal', target: id, details: { name } },
+        () => jobs.signal(id, name, value),
+        (verdict) => ({ verdict }),
+      ),
   };
 }
 

@@ -1,21 +1,26 @@
 import type { Duration, JobStatus } from '@pgqueue/core';
-import type { Shape } from '@pgqueue/core/internal';
+import type { Rule, Shape } from '@pgqueue/core/internal';
 import { PgQueueError } from '@pgqueue/core';
 import {
   aDuration,
   anything,
+  aText,
   durationMs,
+  flowLimits,
   isUuid,
   optional,
   optionProblems,
   terminalStatuses,
   throwProblems,
+  toSignalValue,
+  valueProblems,
 } from '@pgqueue/core/internal';
 import type { Database } from '../connection/database.ts';
 import type { JobDetails, JobListOptions, JobSummary } from '../reads/jobs.ts';
 import { listJobs, readJob, readStatuses } from '../reads/jobs.ts';
 import type { Page } from '../reads/page.ts';
 import { createWaits } from '../results/waits.ts';
+import { signalJob } from '../statements/flow/durable.ts';
 import type { Amendment } from '../statements/operate.ts';
 import { amend, cancel as cancelJobs, erase, redrive } from '../statements/operate.ts';
 import type { CancelAllOptions, CancelledJobs, JobCount, UnfinishedFilter } from './cancel-all.ts';
@@ -71,6 +76,14 @@ export interface JobsOperator {
    * Removes jobs without a trace, from whichever table. `unchanged`: it runs (cancel it first), or never was.
    */
   readonly erase: (ids: readonly string[]) => Promise<Verdicts<'erased' | 'unchanged'>>;
+  /**
+   * Gives a job the value of a signal that its handler waits for by `ctx.waitForSignal`, or will wait for: JSON of up
+   * to 256 KiB; null if there is none. `repeated`: it has a value already, and that one counts. `ended`: the wait for
+   * it is over. The schema of the signal is not known here: the handler's call checks the value.
+   * @throws {PgQueueError} `not_found`: the job has ended, or never was; `invalid_flow`: a value that can't be stored;
+   * `configuration`: an id that is no UUID, before any I/O
+   */
+  readonly signal: (id: string, name: string, value?: unknown) => Promise<'signalled' | 'repeated' | 'ended'>;
 }
 
 /** Options of `jobs.wait`. */
@@ -78,6 +91,12 @@ export interface WaitOptions {
   /** Longest wait; 0: does not wait. Default `'30s'`. */
   readonly timeout?: Duration;
 }
+
+const aJobId: Rule = {
+  expected: 'the UUID of a job',
+  judge: (value) => typeof value === 'string' && isUuid(value),
+};
+const aSignalName = aText({ max: flowLimits.nameLengthMax });
 
 const waitShape: Shape<WaitOptions> = { timeout: optional(aDuration) };
 
@@ -148,6 +167,14 @@ export function operateJobs(database: Database): JobsOperator {
         database,
         ids.map((id) => ({ id, verdict: erased.has(id) ? 'erased' : 'unchanged' })),
       );
+    },
+    signal: async (id, name, value = null) => {
+      const problems = [...valueProblems(aJobId, id, 'id'), ...valueProblems(aSignalName, name, 'name')];
+      throwProblems('configuration', 'jobs.signal', problems);
+      const text = await toSignalValue({ flowId: id, step: name, value, by: undefined, of: 'job' });
+      const verdict = await signalJob(database, { job: id, name, value: text });
+      if (verdict !== 'unknown') return verdict;
+      throw new PgQueueError('not_found', `there is no job ${id} that has not ended`, { data: { id } });
     },
   };
 }
