@@ -28,7 +28,7 @@ export type {
   FlowProgress,
   FlowStatus,
   NeedInfo,
-  OpenFlows,
+  FlowNumbers,
   StepInfo,
   StepResult,
 } from './reads/flows.ts';

@@ -13,6 +13,14 @@ beforeAll(async () => {
   await run('n', [await insert({ queue: 'mail', key: 'acme' })]);
   await sql(`update pgqueue.work_queue set started = started - interval '90 seconds'`);
   await insert({ queue: 'mail', key: 'globex' });
+  for (const name of ['a', 'b', 'c', 'd', 'old'])
+    await sql('select pgqueue.start_flow($1::jsonb)', [
+      JSON.stringify({ name, steps: [{ name: 'ok', kind: 'signal' }] }),
+    ]);
+  await sql(`update pgqueue.flow set created = created - interval '2 hours' where name = 'a'`);
+  await sql(`update pgqueue.flow set state = 'done', ended = now() where name = 'c'`);
+  await sql(`update pgqueue.flow set state = 'failed', ended = now() - interval '4 min' where name = 'd'`);
+  await sql(`update pgqueue.flow set state = 'failed', ended = now() - interval '6 min' where name = 'old'`);
 });
 
 test('once: queues, keys, what runs and where, for people and for programs', async () => {
@@ -22,6 +30,7 @@ test('once: queues, keys, what runs and where, for people and for programs', asy
   ]);
   expect([people.code, program.code]).toEqual([0, 0]);
   expect(people.stdout).toMatch(/^s leads \(epoch 1\) +nodes 1 alive +slots 1\/2/);
+  expect(people.stdout).toMatch(/^flows 2 open, the oldest 2h( \d+s)? old; in 5m: 1 done, 1 failed$/m);
   expect(people.stdout).toMatch(/^mail +1 +0 +1 /m);
   expect(people.stdout).toMatch(/^acme +mail +0 +0 +1 +100%/m);
   expect(people.stdout).toMatch(/^hello +acme .* n +1m 3\ds/m);
@@ -29,6 +38,7 @@ test('once: queues, keys, what runs and where, for people and for programs', asy
   expect(people.stdout).not.toContain('\u001b');
   expect(JSON.parse(program.stdout)).toMatchObject({
     totals: { pending: 1, running: 1, exact: true },
+    flows: { open: 2, more: false, done5m: 1, failed5m: 1, cancelled5m: 0, more5m: false },
     keys: [
       { queue: 'mail', key: 'acme', running: 1, exact: true },
       { queue: 'mail', key: 'globex', pending: 1 },

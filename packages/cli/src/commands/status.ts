@@ -28,6 +28,7 @@ export function addStatus(program: Command): void {
 function statusText(status: Status, output: Output): string {
   const { leader, nodes, totals, oldestSnapshot } = status;
   const shadow = status.scheduler === null ? undefined : shadowText(status.scheduler, output);
+  const ofFlows = flowsText(status.flows);
   const overview = facts([
     ['schema', `${status.schema} (version ${status.schemaVersion})`],
     [
@@ -42,7 +43,7 @@ function statusText(status: Status, output: Output): string {
     ],
     ...schedulerFacts(status.scheduler),
     ...(shadow === undefined ? [] : [['shadow', shadow.line] as const]),
-    ...(status.flows.open === 0 ? [] : [['flows', flowsText(status.flows)] as const]),
+    ...(ofFlows === undefined ? [] : [['flows', ofFlows] as const]),
     ['done', `${totals.donePerSecond.toFixed(1)}/s over the last 5 minutes`],
     [
       'oldest snapshot',

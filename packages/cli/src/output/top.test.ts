@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { cutTo, fitted, lengthOf } from './fit.ts';
 import { frame, showLive } from './live.ts';
 import type { Terminal } from './live.ts';
-import { topLines } from './top.ts';
+import { flowsText, topLines } from './top.ts';
 
 const queue = {
   paused: false,
@@ -32,6 +32,16 @@ const queue = {
   dead5m: 0,
 } as const;
 
+const noFlows: Top['flows'] = {
+  open: 0,
+  more: false,
+  oldestMs: null,
+  done5m: 0,
+  failed5m: 0,
+  cancelled5m: 0,
+  more5m: false,
+};
+
 const top: Top = {
   schema: 'pgqueue',
   schemaVersion: 21,
@@ -58,7 +68,7 @@ const top: Top = {
     retryRate: 0.25,
     donePerSecond: 0.01,
   },
-  flows: { open: 10_000, more: true, oldestMs: 182_000 },
+  flows: { ...noFlows, open: 10_000, more: true, oldestMs: 182_000, done5m: 70, failed5m: 3 },
   nodes: { alive: 1, draining: 0, lost: 0, left: 1, overdue: 0, slots: 10, slotsInUse: 6, leases: 7 },
   oldestSnapshot: null,
   tables: [],
@@ -114,7 +124,7 @@ test('it fits 80 columns and 24 rows, and tells of everything', () => {
     'WARN (1 of 2)',
     'acme',
     'ending send',
-    'flows over 10000 open, the oldest 3m 2s old',
+    'flows over 10000 open, the oldest 3m 2s old; in 5m: 70 done, 3 failed',
     'slots 6/10',
     '6/10',
   ]) {
@@ -123,6 +133,18 @@ test('it fits 80 columns and 24 rows, and tells of everything', () => {
   expect(text).toMatch(/evil\\x1b.* paused$/m);
   expect(topLines(top, { columns: 200, rows: 60 }).join('\n')).toContain('evil\\x1b[31m\\nname');
   expect(text).not.toContain('another');
+});
+
+test.each([
+  [{}, undefined],
+  [{ open: 1, oldestMs: 1_000 }, '1 open, the oldest 1s old'],
+  [{ cancelled5m: 2 }, 'none open; in 5m: 2 cancelled'],
+  [
+    { open: 2, oldestMs: 1_000, done5m: 9_999, failed5m: 1, more5m: true },
+    '2 open, the oldest 1s old; in 5m, of the newest 10000: 9999 done, 1 failed',
+  ],
+])('flows %j are told as %j', (flows, text) => {
+  expect(flowsText({ ...noFlows, ...flows })).toBe(text);
 });
 
 test.each([

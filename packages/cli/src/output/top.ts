@@ -56,9 +56,23 @@ function shared(wanted: readonly number[], available: number): readonly number[]
   return given;
 }
 
-/** Describes the open flows: `12 open, the oldest 3m 2s old`. */
-export function flowsText({ open, more, oldestMs }: Top['flows']): string {
-  return `${more ? 'over ' : ''}${open} open, the oldest ${age(oldestMs)} old`;
+/**
+ * Describes flows: `12 open, the oldest 3m 2s old; in 5m: 7 done, 1 failed`. Undefined: none is open, and none has
+ * ended lately.
+ */
+export function flowsText(flows: Top['flows']): string | undefined {
+  const { open, more, oldestMs, done5m, failed5m, cancelled5m, more5m } = flows;
+  const ended = [
+    [done5m, 'done'],
+    [failed5m, 'failed'],
+    [cancelled5m, 'cancelled'],
+  ] as const;
+  const told = ended.filter(([count]) => count > 0).map(([count, state]) => `${count} ${state}`);
+  if (open === 0 && told.length === 0) return undefined;
+  return [
+    open === 0 ? 'none open' : `${more ? 'over ' : ''}${open} open, the oldest ${age(oldestMs)} old`,
+    ...(told.length === 0 ? [] : [`in 5m${more5m ? ', of the newest 10000' : ''}: ${told.join(', ')}`]),
+  ].join('; ');
 }
 
 function headOf({ leader, nodes, totals, flows, scheduler, warnings }: Top): readonly string[] {
@@ -70,6 +84,7 @@ function headOf({ leader, nodes, totals, flows, scheduler, warnings }: Top): rea
   const late = nodes.overdue > 0 ? `, ${nodes.overdue} overdue` : '';
   const count = (jobs: number): string => about(jobs, totals.exact);
   const { delayed, pending, ready, running, dead } = totals;
+  const ofFlows = flowsText(flows);
   const [first] = warnings;
   const others = warnings.length > 1 ? ` (1 of ${warnings.length})` : '';
   return [
@@ -80,7 +95,7 @@ function headOf({ leader, nodes, totals, flows, scheduler, warnings }: Top): rea
       `pending ${count(pending)}  ready ${ready}  running ${running}  delayed ${count(delayed)}  dead ${count(dead)}`,
       `${totals.donePerSecond.toFixed(1)} done/s  retried ${percent(totals.retryRate)}`,
     ].join('  '),
-    ...(flows.open === 0 ? [] : [`flows ${flowsText(flows)}`]),
+    ...(ofFlows === undefined ? [] : [`flows ${ofFlows}`]),
     ...(first === undefined ? [] : [`WARN${others} ${first.message}`]),
   ];
 }

@@ -1,7 +1,7 @@
 import { own } from '@pgqueue/core';
 import type { Database } from '../connection/database.ts';
-import type { OpenFlows } from '../reads/flows.ts';
-import { readOpenFlows } from '../reads/flows.ts';
+import type { FlowNumbers } from '../reads/flows.ts';
+import { readFlowNumbers } from '../reads/flows.ts';
 import { listNodes } from '../reads/nodes.ts';
 import type { QueueInfo } from '../reads/queues.ts';
 import { listQueues } from '../reads/queues.ts';
@@ -70,7 +70,7 @@ export interface Status {
     /** Jobs done per second, over the last five minutes. */
     readonly donePerSecond: number;
   };
-  readonly flows: OpenFlows;
+  readonly flows: FlowNumbers;
   readonly nodes: {
     readonly alive: number;
     readonly draining: number;
@@ -115,7 +115,7 @@ export async function readStatus(database: Database): Promise<Status> {
       readOldestSnapshot(database),
       readHotTables(database),
       readUnserved(database),
-      readOpenFlows(database),
+      readFlowNumbers(database),
     ]);
   const inState = (state: string): number => nodes.filter((node) => node.state === state).length;
   const alive = nodes.filter(({ state }) => state === 'alive');

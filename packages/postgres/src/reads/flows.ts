@@ -301,25 +301,47 @@ export async function readKeyHolder({ query, schema }: Target, flow: string): Pr
   return row?.id ?? null;
 }
 
-/** Flows that have not ended. */
-export interface OpenFlows {
+/** Numbers of flows: of those that have not ended, and of those that ended lately. */
+export interface FlowNumbers {
   /** Counted up to 10,000. */
   readonly open: number;
   /** There are more than were counted. */
   readonly more: boolean;
   /** Age of the oldest of those, in milliseconds; null: there is none. */
   readonly oldestMs: number | null;
+  /** Flows that ended in the last five minutes, by their state; the newest 10,000 of them are counted. */
+  readonly done5m: number;
+  readonly failed5m: number;
+  readonly cancelled5m: number;
+  /** More have ended in these five minutes than were counted. */
+  readonly more5m: boolean;
 }
 
-const openMax = 10_000;
+const countedMax = 10_000;
 
-/** Counts open flows, up to 10,000. Served by flow_open. */
-export async function readOpenFlows({ query, schema }: Target): Promise<OpenFlows> {
-  const [row] = await query<{ readonly open: number; readonly oldestMs: number | null }>(
-    `select count(*)::integer as open, extract(epoch from clock_timestamp() - min(o.created))::float8 * 1000 as "oldestMs"
-     from (select f.created from ${schema}.flow f where f.state = 'open' order by f.id limit $1) o`,
-    [openMax + 1],
+/** Counts open flows, and flows that ended lately, up to 10,000 each. Served by flow_open and flow_ended. */
+export async function readFlowNumbers({ query, schema }: Target): Promise<FlowNumbers> {
+  const [row] = await query<Omit<FlowNumbers, 'more' | 'more5m'> & { readonly ended: number }>(
+    `select o.open, o."oldestMs", e.ended, e."done5m", e."failed5m", e."cancelled5m"
+     from (select count(*)::integer as open, extract(epoch from clock_timestamp() - min(f.created))::float8 * 1000 as "oldestMs"
+           from (select created from ${schema}.flow where state = 'open' order by id limit $1 + 1) f) o
+     cross join (select count(*)::integer as ended,
+                        count(*) filter (where f.n <= $1 and f.state = 'done')::integer as "done5m",
+                        count(*) filter (where f.n <= $1 and f.state = 'failed')::integer as "failed5m",
+                        count(*) filter (where f.n <= $1 and f.state = 'cancelled')::integer as "cancelled5m"
+                 from (select state, row_number() over (order by ended desc) as n from ${schema}.flow
+                       where ended > now() - interval '5 minutes' order by ended desc limit $1 + 1) f) e`,
+    [countedMax],
   );
-  const { open = 0, oldestMs = null } = row ?? {};
-  return { open: Math.min(open, openMax), more: open > openMax, oldestMs };
+  const { open = 0, oldestMs = null, ended = 0 } = row ?? {};
+  const { done5m = 0, failed5m = 0, cancelled5m = 0 } = row ?? {};
+  return {
+    open: Math.min(open, countedMax),
+    more: open > countedMax,
+    oldestMs,
+    done5m,
+    failed5m,
+    cancelled5m,
+    more5m: ended > countedMax,
+  };
 }
