@@ -48,8 +48,12 @@ export function openApiProducer(
     verify: office.ready,
   });
   let waiting = 0;
+  let closed = false;
   return {
-    writing: (keyed) => producer.with(keyed === undefined ? own : guarded(own, keyed)),
+    writing: (keyed) => {
+      if (closed) throw stopping();
+      return producer.with(keyed === undefined ? own : guarded(own, keyed));
+    },
     result: async (id, { timeoutMs, signal }) => {
       if (waiting >= api.waitsMax)
         throw new Problem('busy', 'too many requests wait for results at once: try again in a second');
@@ -61,10 +65,15 @@ export function openApiProducer(
       }
     },
     close: async () => {
-      await waits.stop(new PgQueueError('closed', 'the dashboard stops: ask again'));
+      closed = true;
+      await waits.stop(stopping());
       await producer.close();
     },
   };
+}
+
+function stopping(): PgQueueError {
+  return new PgQueueError('closed', 'the dashboard stops: ask again');
 }
 
 /** Runs each statement in a transaction that checks the idempotency key first. An enqueue is one statement. */

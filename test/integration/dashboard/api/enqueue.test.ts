@@ -130,6 +130,17 @@ describe('POST /jobs', () => {
     expect(idsOf(two)).toEqual([own.id.toLowerCase()]);
   });
 
+  test('says so when the dashboard stops', async () => {
+    const own = bench.dashboard({ api: true });
+    const stopped = program(own, 'shop:producer');
+    expect((await stopped.post('/jobs', { task: 'hello' })).status).toBe(202);
+    await own.close();
+    expect(await stopped.post('/jobs', { task: 'hello' })).toMatchObject({
+      status: 503,
+      body: { code: 'closed' },
+    });
+  });
+
   test('says so where a queue takes no more jobs of a key', async () => {
     await bench.sql(`insert into $schema.queue_config (queue, key_pending) values ('full', 1)`);
     const job = { task: 'hello', queue: 'full', key: 'a' };
