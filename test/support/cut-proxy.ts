@@ -11,10 +11,10 @@ export type Direction = 'to-server' | 'to-client';
 export interface CutProxy {
   readonly url: string;
   /**
-   * Breaks the connection of the next statement whose text contains `part`, in place of its reply: the server
-   * has executed it.
+   * Breaks the connection of the next statement whose text contains `part`, or matches it, in place of its
+   * reply: the server has executed it.
    */
-  readonly cutReplyOf: (part: string) => void;
+  readonly cutReplyOf: (part: string | RegExp) => void;
   /** Does the same for the next statement, whatever it is. */
   readonly cutNextReply: () => void;
   /** Returns the number of dropped replies. */
@@ -32,7 +32,7 @@ export interface CutProxy {
 
 /** State shared by all connections of a proxy. */
 interface Weather {
-  wanted: string | true | undefined;
+  wanted: string | RegExp | true | undefined;
   cuts: number;
   drawMs: (() => number) | undefined;
   held: Direction | undefined;
@@ -106,9 +106,11 @@ function isWanted({ wanted, prepared }: Weather, data: Buffer): boolean {
     prepared.set(name, text);
   }
   if (wanted === undefined || wanted === true) return wanted === true;
-  if (data.includes(wanted)) return true;
+  const has = (text: string): boolean =>
+    typeof wanted === 'string' ? text.includes(wanted) : wanted.test(text);
+  if (has(data.toString('latin1'))) return true;
   const names = [...sent.matchAll(/pgqueue_[0-9a-f]{32}/g)].map(([name]) => name);
-  return names.some((name) => prepared.get(name)?.includes(wanted) === true);
+  return names.some((name) => has(prepared.get(name) ?? ''));
 }
 
 async function end(server: ReturnType<typeof createServer>, open: ReadonlySet<Socket>): Promise<void> {

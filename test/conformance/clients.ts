@@ -1,0 +1,18 @@
+import { fileURLToPath } from 'node:url';
+import type { Tool } from '../support/tools.ts';
+
+/** A worker to test: a command, run by `sh -c 'exec COMMAND'` in the root of the repository. */
+export interface Client {
+  readonly name: string;
+  readonly command: string;
+  /** Programs without which it can't run. */
+  readonly tools: readonly Tool[];
+}
+
+const node = `'${process.execPath}' --conditions=@pgqueue/source`;
+const here = fileURLToPath(new URL('clients', import.meta.url));
+
+/** The workers of this repository. */
+export const clients: readonly Client[] = [
+  { name: 'TypeScript', command: `${node} '${here}/typescript/worker.ts'`, tools: [] },
+];
