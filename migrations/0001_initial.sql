@@ -5874,7 +5874,12 @@ as $$
          || jsonb_build_object('node', p_node, 'try', p_try, 'at', p_at))
 $$;
 
--- Ends one job as done, with a result. For workers in any language. False: the lease was lost, and nothing
+-- functions/worker/single.sql
+
+-- Ends of one job's attempt, for workers in any language: settle with a single job. Safe to repeat: after a lost
+-- reply, false or null may also mean that the earlier call was accepted.
+
+-- Ends one job as done, with a result. False: the lease was lost, and nothing
 -- was changed.
 create function ack(p_id uuid, p_token uuid, p_result jsonb default null) returns boolean
   language sql volatile security definer
@@ -5883,7 +5888,7 @@ as $$
   select exists (select from settle(array[p_id], array[p_token], array['done'], array[null::float8], array[p_result::text]))
 $$;
 
--- Ends one attempt as failed. For workers in any language. Without p_delay, the job's own retry policy gives
+-- Ends one attempt as failed. Without p_delay, the job's own retry policy gives
 -- the delay, or 1 s doubling up to 1 h. The error is cut to 2,000 characters. Returns retry, dead or
 -- cancelled; null: the lease was lost, and nothing was changed.
 create function nack(p_id uuid, p_token uuid, p_error text, p_delay interval default null) returns text
@@ -5903,6 +5908,26 @@ begin
     array[jsonb_build_object('message', left(p_error, 2000))::text]) s;
   return v_verdict;
 end
+$$;
+
+-- Ends one job for good: it goes into the dead letters, with the reason gave_up. The error is cut to 2,000
+-- characters. False: the lease was lost, and nothing was changed.
+create function give_up(p_id uuid, p_token uuid, p_error text) returns boolean
+  language sql volatile security definer
+  set search_path from current
+as $$
+  select exists (select from settle(array[p_id], array[p_token], array['dead'], array[null::float8],
+                                    array[jsonb_build_object('message', left(p_error, 2000))::text]))
+$$;
+
+-- Makes one job wait for p_delay and then run again; counts no try. A job whose cancellation was asked for ends
+-- as cancelled instead. False: the lease was lost, and nothing was changed.
+create function snooze(p_id uuid, p_token uuid, p_delay interval) returns boolean
+  language sql volatile security definer
+  set search_path from current
+as $$
+  select exists (select from settle(array[p_id], array[p_token], array['snooze'],
+                                    array[extract(epoch from p_delay)::float8 * 1000], array[null::text]))
 $$;
 
 -- Returns the delay before the next attempt, by a job's own retry policy: {"kind": "fixed" | "linear" |

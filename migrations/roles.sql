@@ -12,7 +12,7 @@ declare
   r text;
   f record;
   producer text[] := array['enqueue_unique', 'key_taken', 'start_flow', 'signal_flow', 'signal_job', 'flow_state', 'has_leader', 'job_result', 'check_job', 'fits', 'retry_fits', 'uuid_v7'];
-  worker text[] := array['add_jobs', 'fan_out', 'suspend_job', 'flow_state', 'own_results', 'needs_of', 'need_results', 'claim', 'claim_rows', 'settle_rows', 'release_rows', 'take_out', 'has_leader', 'leased', 'release_claim', 'settle', 'unlocked_jobs', 'ack', 'nack', 'extend', 'release', 'report_progress', 'save_checkpoint', 'crash_job', 'reap', 'register_node',
+  worker text[] := array['add_jobs', 'fan_out', 'suspend_job', 'flow_state', 'own_results', 'needs_of', 'need_results', 'claim', 'claim_rows', 'settle_rows', 'release_rows', 'take_out', 'has_leader', 'leased', 'release_claim', 'settle', 'unlocked_jobs', 'ack', 'nack', 'give_up', 'snooze', 'extend', 'release', 'report_progress', 'save_checkpoint', 'crash_job', 'reap', 'register_node',
                          'heartbeat_node', 'tell_runs', 'held_leases', 'leave_node', 'job_result', 'queue_length', 'peek', 'scan', 'uuid_v7'];
   scheduler text[] := array['advance_flows', 'stop_jobs', 'trim_flows', 'lead', 'watch_leader', 'resign', 'tick', 'tick_due', 'tick_state', 'behind', 'items_behind', 'item_facts', 'set_feed', 'take_back', 'dispatch', 'promote', 'reap', 'missing_nodes', 'note_missing_nodes', 'lose_nodes', 'expire', 'queue_numbers', 'key_numbers', 'waiting_tasks', 'job_traces',
                             'fire_schedule', 'maintain_history', 'trim_history', 'report', 'open_explains', 'answer_explain', 'waiting_job', 'ask_explain', 'take_explain', 'wait_facts', 'count_activity', 'uuid_v7'];

@@ -52,6 +52,13 @@ describe('sizes, in plain SQL', () => {
       [id],
     );
     expect(length).toBe(2_000);
+    const other = await insert({ task: 'hello' });
+    const held = await run('d', [other]);
+    await sql('select pgqueue.give_up($1, $2, $3)', [other, held, 'x'.repeat(1_000_000)]);
+    const [dead] = await sql(
+      `select reason, length(errors -> 0 ->> 'message') as length from pgqueue.dead_letter`,
+    );
+    expect(dead).toEqual({ reason: 'gave_up', length: 2_000 });
   });
 
   test('partitions are made for a month ahead at most', async () => {

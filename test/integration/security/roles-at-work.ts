@@ -99,6 +99,7 @@ export const statements: Readonly<
       `select leave_node('n', ${id})`,
       `select ack(${id}, ${id})`,
       `select nack(${id}, ${id}, 'no')`,
+      `select give_up(${id}, ${id}, 'no'), snooze(${id}, ${id}, '1 s')`,
       `select * from extend(${ids}, ${ids}, array[1::float8])`,
       `select release(${id}, ${id})`,
       `select release_rows('{1}', ${ids}), take_out(1, ${id}), settle_rows('{1}', ${ids}, '{2}', '{1,1}')`,

@@ -41,7 +41,7 @@ export const rights: Readonly<
   },
   worker: {
     functions:
-      'ack add_jobs claim claim_rows crash_job extend fan_out flow_state has_leader heartbeat_node held_leases job_result leased leave_node nack need_results needs_of own_results peek queue_length reap register_node release release_claim release_rows report_progress save_checkpoint scan settle settle_rows suspend_job take_out tell_runs unlocked_jobs uuid_v7',
+      'ack add_jobs claim claim_rows crash_job extend fan_out flow_state give_up has_leader heartbeat_node held_leases job_result leased leave_node nack need_results needs_of own_results peek queue_length reap register_node release release_claim release_rows report_progress save_checkpoint scan settle settle_rows snooze suspend_job take_out tell_runs unlocked_jobs uuid_v7',
     tables: { migration: 'select', node, queue_config: 'select' },
   },
   viewer: {

@@ -40,6 +40,9 @@ describe('a stale holder changes nothing, and is told so', () => {
     ack: ({ id, token }) => ground.one('select pgqueue.ack($1, $2)::integer', [id, token]),
     nack: ({ id, token }) =>
       ground.one(`select coalesce(length(pgqueue.nack($1, $2, 'no')), 0)`, [id, token]),
+    give_up: ({ id, token }) => ground.one(`select pgqueue.give_up($1, $2, 'no')::integer`, [id, token]),
+    snooze: ({ id, token }) =>
+      ground.one(`select pgqueue.snooze($1, $2, interval '1 s')::integer`, [id, token]),
     'extend one': ({ id, token }) =>
       ground.one(`select pgqueue.extend($1, $2, interval '1 s')::integer`, [id, token]),
     'release one': ({ id, token }) =>
