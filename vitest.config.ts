@@ -38,7 +38,8 @@ const failover = ['test/integration/failover/*.test.ts'];
  * tables, or in many random sequences: `npm run test:long`, on both versions.
  */
 const slow = [
-  ...under(...['cli', 'limits', 'models', 'nodes', 'plans'].map((folder) => `integration/${folder}`), 'docs'),
+  ...under(...['cli', 'limits', 'models', 'nodes', 'plans'].map((folder) => `integration/${folder}`)),
+  ...under('conformance', 'docs'),
   'test/integration/{connections/restore,telemetry/health,scheduler/stuck,security/{api,canary,cli,life},worker/{floating,isolation}}.test.ts',
 ];
 
@@ -54,6 +55,7 @@ const long = [
 const once =
   process.env['PGQUEUE_TEST_MAJOR'] === '15'
     ? [
+        'test/conformance/**',
         'test/docs/**',
         'test/integration/cli/*.test.ts',
         'test/integration/connections/{embedded-folder,harness,no-scheduler,pgbouncer,silent-start}.test.ts',

@@ -92,6 +92,8 @@ export default defineConfig({
           'guides/worker',
           'guides/bundles',
           'guides/long-jobs',
+          'guides/executables',
+          'guides/protocol',
           'guides/testing',
         ),
       },

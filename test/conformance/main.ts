@@ -1,10 +1,11 @@
-// npm run test:conformance -- [--command './my-worker'] [--client NAME] [--case NAME] [--write]
+// npm run test:conformance -- [--command './my-worker'] [--client NAME] [--case NAME]
+// --write: of all clients of the repository, into the guide
 import { parseArgs } from 'node:util';
 import { startServer } from '@pgqueue/postgres/testing';
 import { lacks } from '../support/tools.ts';
 import type { Client } from './clients.ts';
 import { clients } from './clients.ts';
-import { table } from './report.ts';
+import { guideTable, table } from './report.ts';
 import type { Result } from './run.ts';
 import { cases, runClient } from './run.ts';
 
@@ -13,6 +14,7 @@ const { values } = parseArgs({
     command: { type: 'string', multiple: true, default: [] },
     client: { type: 'string', multiple: true, default: [] },
     case: { type: 'string', multiple: true, default: [] },
+    write: { type: 'boolean', default: false },
   },
 });
 
@@ -61,5 +63,6 @@ try {
   await server.stop();
 }
 console.log(`\n${table(all)}`);
+if (values.write) guideTable.write(table(all));
 const failed = [...all.values()].some((results) => [...results.values()].some(({ kind }) => kind === 'failed'));
 process.exitCode = failed ? 1 : 0;

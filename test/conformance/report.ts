@@ -1,3 +1,4 @@
+import { readFileSync, writeFileSync } from 'node:fs';
 import type { Result } from './run.ts';
 import { cases } from './run.ts';
 
@@ -22,4 +23,24 @@ export function table(all: ReadonlyMap<string, ReadonlyMap<string, Result>>): st
     ]);
   const lines = [['case', ...clients], ['---', ...clients.map(() => '---')], ...rows];
   return lines.map((cells) => `| ${cells.join(' | ')} |`).join('\n');
+}
+
+const page = new URL('../../docs/guides/protocol.md', import.meta.url);
+const place = /(?<=<!-- results -->\n)[^]*?(?=<!-- \/results -->)/;
+
+/** Returns the table in the guide, and writes another one in its place. */
+export const guideTable = {
+  read: (): string => place.exec(readFileSync(page, 'utf8'))?.[0].trim() ?? '',
+  write: (text: string): void =>
+    writeFileSync(page, readFileSync(page, 'utf8').replace(place, () => `\n${text}\n\n`)),
+};
+
+/** Returns the columns of a table by the name of their client: cells from top to bottom. */
+export function columnsOf(text: string): ReadonlyMap<string, readonly string[]> {
+  const rows = text
+    .split('\n')
+    .filter((line) => !/^[| -]*$/.test(line))
+    .map((line) => line.split('|').slice(1, -1).map((cell) => cell.trim()));
+  const [head = []] = rows;
+  return new Map(head.map((name, index) => [name, rows.slice(1).map((cells) => cells[index] ?? '')]));
 }

@@ -39,7 +39,7 @@ export async function runClient(options: RunOptions): Promise<ReadonlyMap<string
   const on = { ground, command: client.command };
   try {
     const offered = await offeredTasks(on);
-    const waiting = [...chosen];
+    const waiting = [...chosen.filter(({ slow }) => slow), ...chosen.filter(({ slow }) => !slow)];
     const lane = async (): Promise<void> => {
       for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
         const startedAt = performance.now();

@@ -9,6 +9,8 @@ export interface Case {
   readonly tasks: readonly string[];
   /** Programs without which it can't run. */
   readonly tools?: readonly Tool[];
+  /** Takes long: begins before the others. */
+  readonly slow?: true;
   readonly run: (stage: Stage) => Promise<void>;
 }
 

@@ -58,6 +58,7 @@ const cut: Case = {
 
 const restart: Case = {
   name: 'restart',
+  slow: true,
   tasks: ['hold'],
   tools: ['postgresql-15'],
   run: async ({ command }) => {

@@ -21,6 +21,7 @@ async function leaseOf(stage: Stage, job: string): Promise<unknown> {
 
 const heartbeat: Case = {
   name: 'heartbeat',
+  slow: true,
   tasks: ['hold'],
   run: async (stage) => {
     await stage.start({ lostAfterMs: 6_000 });
@@ -67,6 +68,7 @@ const cancel: Case = {
 
 const kill: Case = {
   name: 'kill',
+  slow: true,
   tasks: ['hold'],
   run: async (stage) => {
     const first = await stage.start({ lostAfterMs: 6_000 });
@@ -84,6 +86,7 @@ const kill: Case = {
 
 const freeze: Case = {
   name: 'freeze',
+  slow: true,
   tasks: ['hold'],
   run: async (stage) => {
     const first = await stage.start();
@@ -130,6 +133,7 @@ const reset: Case = {
 
 const poison: Case = {
   name: 'poison',
+  slow: true,
   tasks: ['poison', 'hold'],
   run: async (stage) => {
     const job = await stage.enqueue('poison', {});

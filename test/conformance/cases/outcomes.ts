@@ -144,6 +144,7 @@ const snooze: Case = {
 
 const extend: Case = {
   name: 'extend',
+  slow: true,
   tasks: ['extend'],
   run: async (stage) => {
     await stage.start();
