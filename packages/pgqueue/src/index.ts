@@ -49,5 +49,5 @@ export {
 export type { Operator, PgQueryable } from '@pgqueue/postgres';
 export type { Enqueuer, FlowEnd, FlowRun, FlowStarter, ResultOptions } from '@pgqueue/producer';
 export { maintenanceWindow } from '@pgqueue/scheduler';
-export type { Around, AroundJob, CalledJob, WorkerLogger } from '@pgqueue/worker';
-export { stopOnSignals, Suspended } from '@pgqueue/worker';
+export type { Around, AroundJob, CalledJob, ExecutableOptions, WorkerLogger } from '@pgqueue/worker';
+export { executable, stopOnSignals, Suspended } from '@pgqueue/worker';

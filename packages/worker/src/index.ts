@@ -1,6 +1,8 @@
 export type { Worker } from './worker.ts';
 export { createWorker } from './worker.ts';
 export type { WorkerLogger, WorkerOptions } from './options.ts';
+export type { ExecutableOptions } from './executable/executable.ts';
+export { executable } from './executable/executable.ts';
 export type { Around, AroundJob, CalledJob } from './run/around.ts';
 export type { NodeOptions } from './node-options.ts';
 export { Suspended } from './durable/suspended.ts';

@@ -20,6 +20,7 @@ import type { NodeTasks } from '@pgqueue/postgres/internal';
 import { healthShape } from '@pgqueue/postgres/internal';
 import type { Metrics } from '@pgqueue/telemetry';
 import { createMetrics } from '@pgqueue/telemetry';
+import { commandProblems, isExecutable } from './executable/executable.ts';
 import type { Around } from './run/around.ts';
 import { aroundHandler } from './run/around.ts';
 import { createLateWarnings } from './run/late-warnings.ts';
@@ -108,6 +109,7 @@ export function workerSettings(options: WorkerOptions): WorkerSettings {
     ...(isGiven(options) && options.tasks?.length === 0
       ? ['tasks is empty: a worker without tasks can run nothing']
       : []),
+    ...tasks.flatMap(({ task, handler }) => commandProblems(task.name, handler)),
     ...[...twice].map((name) => `task ${name} has more than one handler`),
   ]);
   const handlers = new Map(tasks.map((found) => [found.task.name, aroundHandler(around, found)]));
@@ -123,7 +125,7 @@ export function workerSettings(options: WorkerOptions): WorkerSettings {
 
 /**
  * Describes the node's tasks to the scheduler: payload versions, timeout, and flags for handlers that take
- * bundles or are isolated.
+ * bundles or run in other processes.
  */
 function tasksOfNode(handlers: readonly TaskHandler[]): NodeTasks {
   return Object.fromEntries(
@@ -134,7 +136,7 @@ function tasksOfNode(handlers: readonly TaskHandler[]): NodeTasks {
         max: task.version,
         timeoutMs: task.timeoutMs,
         ...(kind === 'pgqueue.batch_handler' ? { batch: true } : {}),
-        ...(isIsolated(handler) ? { isolated: true } : {}),
+        ...(isIsolated(handler) || isExecutable(handler) ? { isolated: true } : {}),
       },
     ]),
   );
