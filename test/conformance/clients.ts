@@ -15,6 +15,7 @@ const here = fileURLToPath(new URL('clients', import.meta.url));
 /** The workers of this repository. */
 export const clients: readonly Client[] = [
   { name: 'TypeScript', command: `${node} '${here}/typescript/worker.ts'`, tools: [] },
+  { name: 'executables', command: `'${here}/executables/worker.sh'`, tools: ['python3'] },
   {
     name: 'bash',
     command: `examples/bash-worker/worker.sh '${here}/bash/handlers.sh'`,

@@ -5,6 +5,7 @@ const probes = {
   psql: ['psql', '--version'],
   openssl: ['openssl', 'version'],
   pgbouncer: ['/usr/sbin/pgbouncer', '--version'],
+  python3: ['/usr/bin/python3', '--version'],
   // Debian's own Python, which has python3-psycopg2; another one in PATH has not
   psycopg2: ['/usr/bin/python3', '-c', 'import psycopg2.extras'],
   // the server's programs that replication needs; the embedded one has them not

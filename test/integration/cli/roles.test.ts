@@ -115,6 +115,31 @@ describe('worker', () => {
     expect((await pgqueue('jobs', 'delete', id)).code).toBe(0);
   });
 
+  test('runs programs, beside the handlers of a file, and refuses those that are not there', async () => {
+    const args = ['--exec', 'upper=/usr/bin/tr a-z A-Z', '--exec', 'printenv=/usr/bin/printenv PGQUEUE_TEST_WORD'];
+    const worker = startCli(['worker', '--tasks', tasks, ...args, '--exec-env', 'PGQUEUE_TEST_WORD'], {
+      env: { PGQUEUE_DATABASE_URL: own.url, PGQUEUE_TEST_WORD: 'open' },
+    });
+    await worker.says('(5 tasks, 10 slots) ready');
+    const upper = await insert({ task: 'upper', payload: '{"a": "b"}' });
+    const hello = await insert({ task: 'hello' });
+    const word = await insert({ task: 'printenv', max_tries: 1 });
+    await Promise.all([reaches(upper, 'done'), reaches(hello, 'done'), reaches(word, 'dead')]);
+    expect(await sql('select result from pgqueue.history where id = $1', [upper])).toEqual([
+      { result: { A: 'B' } },
+    ]);
+    expect(await sql('select last_error from pgqueue.job where id = $1', [word])).toEqual([
+      { last_error: expect.objectContaining({ message: expect.stringMatching(/no JSON .*: "open"$/) }) },
+    ]);
+    worker.process.kill('SIGTERM');
+    expect((await worker.ended).code).toBe(0);
+    const missing = await pgqueue('worker', '--exec', 'upper=./nowhere');
+    expect(missing).toMatchObject({ code: 78, stdout: '' });
+    expect(missing.stderr).toMatch(/task upper: executable "\.\/nowhere" is not there/);
+    const twice = await pgqueue('worker', '--tasks', tasks, '--exec', 'hello=/bin/true');
+    expect(twice).toMatchObject({ code: 78, stderr: expect.stringContaining('more than one handler') });
+  });
+
   test('calls the middleware that the file exports around its handlers', async () => {
     const worker = start('worker', '--tasks', tasksAround);
     await worker.says('(3 tasks, 10 slots) ready');

@@ -9,12 +9,16 @@ import { duration, whole } from '../parse.ts';
 import { createLogger, logLevels } from '../roles/logger.ts';
 import { runRole } from '../roles/run.ts';
 import type { Settings } from '../settings.ts';
-import type { Handlers } from '../files/tasks-file.ts';
+import { UsageError } from '../errors.ts';
+import type { Handlers, TasksFile } from '../files/tasks-file.ts';
+import { execTasks } from '../files/exec-tasks.ts';
 import { loadTasks } from '../files/tasks-file.ts';
 import { examples } from './help.ts';
 
 interface WorkerCommandOptions {
-  readonly tasks: string;
+  readonly tasks?: string;
+  readonly exec: readonly string[];
+  readonly execEnv: readonly string[];
   readonly node?: string;
   readonly concurrency: number;
   readonly pool: string;
@@ -31,10 +35,17 @@ export function addWorker(program: Command): void {
     .description(
       'Runs a worker node until SIGTERM or SIGINT; then it claims no more jobs, waits for running ones, and leaves. Logs are JSON lines on stderr.',
     )
-    .requiredOption(
+    .option(
       '--tasks <file>',
       'a module (.js, .mjs, .ts) that exports task handlers; a function `around` is their middleware',
     )
+    .option(
+      '--exec <task=program>',
+      'run the jobs of a task by a program, which gets the payload on stdin; may be given again',
+      collected,
+      [],
+    )
+    .option('--exec-env <name>', 'a variable that these programs get; may be given again', collected, [])
     .option(
       '--node <id>',
       'id of the node, unique among live ones; default: host name, process id and a random suffix',
@@ -54,7 +65,7 @@ export function addWorker(program: Command): void {
     )
     .addOption(new Option('--log-level <level>', 'lowest level to log').choices(logLevels).default('info'))
     .action(async (options: WorkerCommandOptions, self: Command) => {
-      const loaded = await loadTasks(options.tasks);
+      const loaded = await handlersOf(options);
       const context = contextOf(self, loaded.kind === 'problem' ? [loaded.problem] : []);
       const handlers: Handlers = loaded.kind === 'tasks' ? loaded.handlers : { tasks: [] };
       const { tasks } = handlers;
@@ -69,11 +80,33 @@ export function addWorker(program: Command): void {
     });
   examples(command, [
     ['worker --tasks ./tasks.ts', 'ten jobs at a time, of every task in the file'],
+    ["worker --exec 'resize=./resize --fast' --exec-env BUCKET", 'a program in any language'],
     [
       'worker --tasks dist/reports.js --pool slow --concurrency 2 --node reports-1',
       'for the queues of pool "slow"',
     ],
   ]);
+}
+
+const collected = (value: string, all: readonly string[]): readonly string[] => [...all, value];
+
+/**
+ * Loads the handlers of `--tasks` and of `--exec`.
+ * @throws {UsageError}
+ */
+async function handlersOf({
+  tasks: file,
+  exec,
+  execEnv,
+}: Pick<WorkerCommandOptions, 'tasks' | 'exec' | 'execEnv'>): Promise<TasksFile> {
+  const programs = await execTasks(exec, execEnv);
+  if (file === undefined && programs.length === 0)
+    throw new UsageError('give --tasks <file>, or --exec <task=program>, or both');
+  if (file === undefined) return { kind: 'tasks', handlers: { tasks: programs } };
+  const loaded = await loadTasks(file);
+  if (loaded.kind === 'problem') return loaded;
+  const { handlers } = loaded;
+  return { kind: 'tasks', handlers: { ...handlers, tasks: [...handlers.tasks, ...programs] } };
 }
 
 type NodeOptions = Pick<
