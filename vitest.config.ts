@@ -38,7 +38,9 @@ const failover = ['test/integration/failover/*.test.ts'];
  * tables, or in many random sequences: `npm run test:long`, on both versions.
  */
 const slow = [
-  ...under(...['cli', 'limits', 'models', 'nodes', 'plans'].map((folder) => `integration/${folder}`)),
+  ...under(
+    ...['cli', 'executables', 'limits', 'models', 'nodes', 'plans'].map((folder) => `integration/${folder}`),
+  ),
   ...under('conformance', 'docs'),
   'test/integration/{connections/restore,telemetry/health,scheduler/stuck,security/{api,canary,cli,life},worker/{floating,isolation}}.test.ts',
 ];
@@ -57,7 +59,7 @@ const once =
     ? [
         'test/conformance/**',
         'test/docs/**',
-        'test/integration/cli/*.test.ts',
+        'test/integration/{cli,executables}/*.test.ts',
         'test/integration/connections/{embedded-folder,harness,no-scheduler,pgbouncer,silent-start}.test.ts',
         'test/integration/dashboard/{api/document,api/guard,cli,guard,live,mounts}.test.ts',
         'test/integration/enqueue/adapters-*.test.ts',
@@ -70,6 +72,9 @@ const once =
         'test/integration/worker/{floating,isolation,stop}.test.ts',
       ]
     : [];
+
+/** Mistakes of a worker that the conformance suite must find. */
+const mistakes = 'test/conformance/mistakes.test.ts';
 
 /** Files share their processes: a new one for each costs more than most files do. */
 const shares = { isolate: false };
@@ -94,7 +99,12 @@ const projects = [
     include: under('integration'),
     exclude: [...slow, ...long, ...failover, ...once],
   },
-  { ...withServer, name: 'slow', include: slow, exclude: [...long, ...once, 'test/docs/scratch/**'] },
+  {
+    ...withServer,
+    name: 'slow',
+    include: slow,
+    exclude: [...long, ...once, mistakes, 'test/docs/scratch/**'],
+  },
   {
     ...withServer,
     name: 'long',
@@ -104,7 +114,7 @@ const projects = [
     testTimeout: 600_000,
   },
   // do the tests find what is wrong? `npm run test:checkers`, each night
-  { ...withServer, name: 'checkers', include: under('seeded-bugs', 'formal') },
+  { ...withServer, name: 'checkers', include: [...under('seeded-bugs', 'formal'), mistakes] },
   { ...common, name: 'bench', include: under('bench') },
   { ...withServer, name: 'browser', include: under('browser'), testTimeout: 600_000 },
   {

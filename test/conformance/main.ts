@@ -64,5 +64,7 @@ try {
 }
 console.log(`\n${table(all)}`);
 if (values.write) guideTable.write(table(all));
-const failed = [...all.values()].some((results) => [...results.values()].some(({ kind }) => kind === 'failed'));
+const failed = [...all.values()].some((results) =>
+  [...results.values()].some(({ kind }) => kind === 'failed'),
+);
 process.exitCode = failed ? 1 : 0;

@@ -32,7 +32,10 @@ const place = /(?<=<!-- results -->\n)[^]*?(?=<!-- \/results -->)/;
 export const guideTable = {
   read: (): string => place.exec(readFileSync(page, 'utf8'))?.[0].trim() ?? '',
   write: (text: string): void =>
-    writeFileSync(page, readFileSync(page, 'utf8').replace(place, () => `\n${text}\n\n`)),
+    writeFileSync(
+      page,
+      readFileSync(page, 'utf8').replace(place, () => `\n${text}\n\n`),
+    ),
 };
 
 /** Returns the columns of a table by the name of their client: cells from top to bottom. */
@@ -40,7 +43,12 @@ export function columnsOf(text: string): ReadonlyMap<string, readonly string[]> 
   const rows = text
     .split('\n')
     .filter((line) => !/^[| -]*$/.test(line))
-    .map((line) => line.split('|').slice(1, -1).map((cell) => cell.trim()));
+    .map((line) =>
+      line
+        .split('|')
+        .slice(1, -1)
+        .map((cell) => cell.trim()),
+    );
   const [head = []] = rows;
   return new Map(head.map((name, index) => [name, rows.slice(1).map((cells) => cells[index] ?? '')]));
 }

@@ -7,6 +7,7 @@ import { leases } from './cases/leases.ts';
 import { outcomes } from './cases/outcomes.ts';
 import type { Client } from './clients.ts';
 import { openGround, schema } from './ground.ts';
+import type { OnStage } from './stage.ts';
 import { onStage } from './stage.ts';
 
 export const cases: readonly Case[] = [...outcomes, ...leases, ...contents, ...connections];
@@ -25,6 +26,8 @@ export interface RunOptions {
   readonly client: Client;
   /** Default: all. */
   readonly chosen?: readonly Case[];
+  /** Longest wait of a case for anything, in milliseconds. */
+  readonly waitMs?: number;
   readonly observe?: (name: string, result: Result, tookMs: number) => void;
 }
 
@@ -33,10 +36,10 @@ const lanes = Math.max(4, 2 * availableParallelism());
 
 /** Runs cases with one client, in a database of its own; resolves to the results by case. */
 export async function runClient(options: RunOptions): Promise<ReadonlyMap<string, Result>> {
-  const { adminUrl, client, chosen = cases, observe = () => {} } = options;
+  const { adminUrl, client, chosen = cases, observe = () => {}, ...times } = options;
   const results = new Map<string, Result>();
   const ground = await openGround(adminUrl);
-  const on = { ground, command: client.command };
+  const on: On = { ground, command: client.command, ...times };
   try {
     const offered = await offeredTasks(on);
     const waiting = [...chosen.filter(({ slow }) => slow), ...chosen.filter(({ slow }) => !slow)];
@@ -55,7 +58,7 @@ export async function runClient(options: RunOptions): Promise<ReadonlyMap<string
   return results;
 }
 
-type On = Omit<Parameters<typeof onStage>[0], 'name'>;
+type On = Omit<OnStage, 'name'>;
 
 async function runCase(each: Case, on: On, offered: ReadonlySet<string>): Promise<Result> {
   if (each.tasks.some((task) => !offered.has(task))) return { kind: 'not offered' };

@@ -16,12 +16,14 @@ export interface Effect {
   readonly data?: unknown;
 }
 
+/** Exit code of a process, or the signal that ended it. */
+export type ExitCode = number | NodeJS.Signals | null;
+
 /** A process of the worker under test. */
 export interface WorkerProcess {
   readonly node: string;
   readonly signal: (signal: NodeJS.Signals) => void;
-  /** Resolves to its exit code, or to the name of the signal that ended it. */
-  readonly exited: Promise<number | NodeJS.Signals | null>;
+  readonly exited: Promise<ExitCode>;
   /** Returns what it wrote on stdout and stderr. */
   readonly output: () => string;
 }
@@ -35,15 +37,18 @@ export interface StartOptions {
 
 export type Row = Readonly<Record<string, unknown>>;
 
-/** What a case works with: a queue and a pool of its own, and the worker under test. */
+/** Surroundings of a case: a queue and a pool of its own, and the worker under test. */
 export interface Stage {
   readonly ground: Ground;
   readonly command: string;
+  readonly waitMs: number;
   readonly queue: string;
   /** Starts a process of the worker; resolves when its node is registered. */
   readonly start: (options?: StartOptions) => Promise<WorkerProcess>;
   /** Starts a process of the worker, which may end before it registers. */
   readonly launch: (options?: StartOptions) => WorkerProcess;
+  /** Waits until a process has ended; returns its exit code. */
+  readonly exit: (worker: WorkerProcess) => Promise<ExitCode>;
   readonly enqueue: (task: string, payload: unknown, options?: JobOptions) => Promise<string>;
   readonly effects: (job: string) => readonly string[];
   readonly allEffects: () => readonly Effect[];
@@ -63,12 +68,18 @@ export interface Stage {
 }
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
-/** Longest wait for anything, on a busy machine. */
-const waitMs = 60_000;
+export interface OnStage {
+  readonly ground: Ground;
+  readonly command: string;
+  /** Name of the case. */
+  readonly name: string;
+  /** Longest wait for anything, on a busy machine. Default 1 min. */
+  readonly waitMs?: number;
+}
 
 /** Runs `act` on a stage of its own. Its processes end with it. A failure has the output of the worker. */
 export async function onStage(
-  { ground, command, name }: { readonly ground: Ground; readonly command: string; readonly name: string },
+  { ground, command, name, waitMs = 60_000 }: OnStage,
   act: (stage: Stage) => Promise<void>,
 ): Promise<void> {
   const running: (WorkerProcess & { readonly kill: () => void })[] = [];
@@ -88,20 +99,29 @@ export async function onStage(
   const stage: Stage = {
     ground,
     command,
+    waitMs,
     queue: name,
     sql,
     launch,
     until: (what, probe) => untilWithin(what, probe, waitMs),
     start: async (options) => {
       const worker = launch(options);
-      let ended: number | NodeJS.Signals | null | undefined;
+      let ended: ExitCode | undefined;
       void worker.exited.then((code) => (ended = code));
       await stage.until(`node ${worker.node} to be registered`, async () => {
         if (ended !== undefined) throw new Error(`the worker ended with ${ended} before it registered`);
-        const rows = await sql(`select 1 from ${schema}.node where id = $1 and state = 'alive'`, [worker.node]);
+        const rows = await sql(`select 1 from ${schema}.node where id = $1 and state = 'alive'`, [
+          worker.node,
+        ]);
         return rows.length > 0;
       });
       return worker;
+    },
+    exit: async (worker) => {
+      let code: ExitCode | undefined;
+      void worker.exited.then((given) => (code = given));
+      await stage.until(`the process of ${worker.node} to end`, () => code !== undefined);
+      return code ?? null;
     },
     enqueue: async (task, payload, options = {}) =>
       (await ground.producer.enqueueByName(task, payload, { queue: name, ...options })).id,
@@ -204,9 +224,7 @@ function startProcess(
       // it has ended
     }
   };
-  const exited = once(child, 'exit').then(
-    ([code, signal]) => (code ?? signal) as number | NodeJS.Signals | null,
-  );
+  const exited = once(child, 'exit').then(([code, signal]) => (code ?? signal) as ExitCode);
   return {
     node,
     exited,

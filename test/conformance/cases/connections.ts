@@ -61,14 +61,14 @@ const restart: Case = {
   slow: true,
   tasks: ['hold'],
   tools: ['postgresql-15'],
-  run: async ({ command }) => {
+  run: async ({ command, waitMs }) => {
     const base = createBase();
     try {
       const server = await createPostgres({ base, name: 'restarted' });
       await server.start();
       const ground = await openGround(server.url);
       try {
-        await onStage({ ground, command, name: 'restart' }, async (stage) => {
+        await onStage({ ground, command, waitMs, name: 'restart' }, async (stage) => {
           await stage.start();
           const { gate, open } = stage.gate();
           const job = await stage.enqueue('hold', { gate });

@@ -62,7 +62,8 @@ const batch: Case = {
     for (const { id, n } of rows) {
       const job = String(id);
       if (n === 7) expectFacts('the bad job', await stage.died(job), { reason: 'max_tries', tries: 1 });
-      else expectFacts(`job ${String(n)}`, await stage.ended(job), { outcome: 'done', result: n, crashes: 0 });
+      else
+        expectFacts(`job ${String(n)}`, await stage.ended(job), { outcome: 'done', result: n, crashes: 0 });
     }
     const starts = stage.allEffects().filter(({ what }) => what === 'started').length;
     expectThat(starts === 20, `handlers were called ${starts} times, not 20`);
@@ -89,7 +90,7 @@ async function withItems(stage: Stage, act: () => Promise<void>): Promise<void> 
     listen: false,
     tasks: [
       implement(item, ({ n }) => {
-        if (n < 0) throw giveUp(new Error('below zero'));
+        if (n < 0) return giveUp(new Error('below zero'));
         return { n };
       }),
     ],
@@ -150,12 +151,16 @@ const fanOut: Case = {
       [run.id],
     );
     const of = { queue: stage.queue };
-    expectFacts('the flow', { rows }, {
-      rows: [
-        { task: 'fan-out', ...of, result: { children: 6 } },
-        ...[0, 1, 2, 3, 4, 5].map((n) => ({ task: 'ack', ...of, result: n })),
-      ],
-    });
+    expectFacts(
+      'the flow',
+      { rows },
+      {
+        rows: [
+          { task: 'fan-out', ...of, result: { children: 6 } },
+          ...[0, 1, 2, 3, 4, 5].map((n) => ({ task: 'ack', ...of, result: n })),
+        ],
+      },
+    );
   },
 };
 
@@ -175,7 +180,11 @@ const ordered: Case = {
 
 const refusals = [
   { named: 'older', versions: '', says: /migrate/ },
-  { named: 'newer', versions: `insert into jobs_newer.migration select (jsonb_populate_record(m, '{"version": 987, "compatible": false}')).* from ${schema}.migration m`, says: /987[^]*upgrade|upgrade[^]*987/ },
+  {
+    named: 'newer',
+    versions: `insert into jobs_newer.migration select (jsonb_populate_record(m, '{"version": 987, "compatible": false}')).* from ${schema}.migration m`,
+    says: /987[^]*upgrade|upgrade[^]*987/,
+  },
 ];
 
 const schemaVersion: Case = {
@@ -191,13 +200,11 @@ const schemaVersion: Case = {
       await stage.sql(`grant usage on schema ${other} to ${login}`);
       await stage.sql(`grant select on ${other}.migration to ${login}`);
       const worker = stage.launch({ schema: other });
-      const code = await worker.exited;
+      const code = await stage.exit(worker);
       expectThat(code !== 0, `it ended with 0 with a schema that is ${named}`);
       expectThat(says.test(worker.output()), `with a schema that is ${named}, it does not say ${says}`);
     }
   },
 };
 
-export const contents: readonly Case[] = [
-  ...[progress, checkpoint, batch, needs, fanOut, ordered, schemaVersion],
-];
+export const contents: readonly Case[] = [progress, checkpoint, batch, needs, fanOut, ordered, schemaVersion];

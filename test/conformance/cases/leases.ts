@@ -99,7 +99,7 @@ const freeze: Case = {
     open();
     expectFacts('the job', await stage.ended(job), { outcome: 'done', node: second.node, crashes: 1 });
     second.signal('SIGTERM');
-    expectThat((await second.exited) === 0, 'the second worker failed');
+    expectThat((await stage.exit(second)) === 0, 'the second worker failed');
     first.signal('SIGCONT'); // it finds the gate open, and settles what it has lost
     await expectAlive(stage);
     const rows = await stage.sql(`select node from ${schema}.history where id = $1`, [job]);
@@ -139,7 +139,7 @@ const poison: Case = {
     const job = await stage.enqueue('poison', {});
     for (let deaths = 1; deaths <= 3; deaths += 1) {
       const worker = await stage.start();
-      await worker.exited;
+      await stage.exit(worker);
       await stage.ground.operator.nodes.reset(worker.node);
     }
     const row = await stage.died(job);

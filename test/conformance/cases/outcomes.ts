@@ -201,7 +201,7 @@ const drain: Case = {
     expectAttempts(stage, later, 0);
     open();
     expectFacts('the job', await stage.ended(held), { outcome: 'done', tries: 0, crashes: 0 });
-    const code = await worker.exited;
+    const code = await stage.exit(worker);
     expectThat(code === 0, `the worker ended with ${code}`);
     const [node] = await stage.sql(`select state from ${schema}.node where id = $1`, [worker.node]);
     expectFacts('the node', node, { state: 'left' });
@@ -210,5 +210,14 @@ const drain: Case = {
 };
 
 export const outcomes: readonly Case[] = [
-  ...[ack, result, retry, retryAfter, giveUp, exhausted, snooze, extend, unknown, drain],
+  ack,
+  result,
+  retry,
+  retryAfter,
+  giveUp,
+  exhausted,
+  snooze,
+  extend,
+  unknown,
+  drain,
 ];

@@ -116,7 +116,12 @@ describe('worker', () => {
   });
 
   test('runs programs, beside the handlers of a file, and refuses those that are not there', async () => {
-    const args = ['--exec', 'upper=/usr/bin/tr a-z A-Z', '--exec', 'printenv=/usr/bin/printenv PGQUEUE_TEST_WORD'];
+    const args = [
+      '--exec',
+      'upper=/usr/bin/tr a-z A-Z',
+      '--exec',
+      'printenv=/usr/bin/printenv PGQUEUE_TEST_WORD',
+    ];
     const worker = startCli(['worker', '--tasks', tasks, ...args, '--exec-env', 'PGQUEUE_TEST_WORD'], {
       env: { PGQUEUE_DATABASE_URL: own.url, PGQUEUE_TEST_WORD: 'open' },
     });

@@ -1,5 +1,3 @@
-import { accessSync, constants, statSync } from 'node:fs';
-import { delimiter, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Duration, Handler } from '@pgqueue/core';
 import type { Rule, Shape } from '@pgqueue/core/internal';
@@ -16,6 +14,8 @@ import {
   optionProblems,
   throwProblems,
 } from '@pgqueue/core/internal';
+import type { Command } from './command.ts';
+import { programAt, whyNotRun } from './command.ts';
 import { runExecutable } from './run-executable.ts';
 
 /** Options of {@link executable}. */
@@ -35,20 +35,6 @@ export interface ExecutableOptions {
   readonly grace?: Duration;
   /** Time until the next run after an exit with 75 that names none on stdout. Default 1 min. */
   readonly snooze?: Duration;
-}
-
-/** A command as it is run for each job. */
-export interface Command {
-  /** Absolute path of the program; as it was given if there is none. */
-  readonly file: string;
-  /** Name in messages. */
-  readonly name: string;
-  readonly args: readonly string[];
-  readonly cwd: string | undefined;
-  readonly env: Readonly<Record<string, string | true>>;
-  readonly outputMaxBytes: number;
-  readonly graceMs: number;
-  readonly snoozeMs: number;
 }
 
 const aCommand: Rule = {
@@ -91,9 +77,13 @@ export function executable(
   const { args = [], cwd, env = {}, outputMaxBytes = 1_048_576 } = options;
   const name = pathOf(command) ?? '';
   const made: Command = {
-    ...{ name, args, cwd, env, outputMaxBytes },
-    file: found(name) ?? name,
-    graceMs: Math.min(60_000, durationMs(options.grace ?? 500, 'grace')),
+    name,
+    args,
+    cwd,
+    env,
+    outputMaxBytes,
+    file: programAt(name) ?? name,
+    graceMs: Math.min(6e4, durationMs(options.grace ?? 500, 'grace')),
     snoozeMs: durationMs(options.snooze ?? '1m', 'snooze'),
   };
   // oxlint-disable-next-line typescript/no-explicit-any
@@ -110,48 +100,11 @@ export function isExecutable(handler: object): boolean {
 /** Returns why a handler's program could not be run; empty if it can, and for every other handler. */
 export function commandProblems(task: string, handler: object): readonly string[] {
   const command = commands.get(handler);
-  if (command === undefined) return [];
-  const { name, cwd, env } = command;
-  const problem = (why: string): string => `task ${task}: executable ${JSON.stringify(name)} ${why}`;
-  const unset = Object.keys(env).filter((each) => env[each] === true && process.env[each] === undefined);
-  return [
-    ...(process.platform === 'win32' ? [problem('needs process groups, which Windows has not')] : []),
-    ...(found(name) === undefined ? [problem(whyNot(name))] : []),
-    ...(cwd !== undefined && !isKind(cwd, 'isDirectory') ? [problem(`has a cwd that is no folder: ${cwd}`)] : []),
-    ...(unset.length > 0 ? [problem(`is to get variables that are not set: ${unset.join(', ')}`)] : []),
-  ];
+  return command === undefined ? [] : whyNotRun(command).map((why) => `task ${task}: ${why}`);
 }
 
 function pathOf(command: unknown): string | undefined {
   if (typeof command === 'string') return command === '' || command.includes('\0') ? undefined : command;
   const href: unknown = (command as { readonly href?: unknown } | null)?.href;
   return typeof href === 'string' && href.startsWith('file:') ? fileURLToPath(href) : undefined;
-}
-
-/** Returns the absolute path of a program that can be run; a name without a slash is looked for in `PATH`. */
-function found(name: string): string | undefined {
-  const places = name.includes('/')
-    ? [resolve(name)]
-    : (process.env['PATH'] ?? '').split(delimiter).map((folder) => join(folder, name));
-  return places.find((path) => isKind(path, 'isFile') && mayRun(path));
-}
-
-function whyNot(name: string): string {
-  if (!name.includes('/')) return `is not in PATH: give a path, such as ./${name}`;
-  const path = resolve(name);
-  if (!isKind(path, 'isFile')) return `is not there: ${path} is no file`;
-  return `can't be run: chmod +x ${path}`;
-}
-
-function isKind(path: string, kind: 'isFile' | 'isDirectory'): boolean {
-  return statSync(path, { throwIfNoEntry: false })?.[kind]() === true;
-}
-
-function mayRun(path: string): boolean {
-  try {
-    accessSync(path, constants.X_OK);
-    return true;
-  } catch {
-    return false;
-  }
 }

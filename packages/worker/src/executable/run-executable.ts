@@ -1,11 +1,11 @@
 import { spawn } from 'node:child_process';
 import type { ChildProcessWithoutNullStreams } from 'node:child_process';
 import { once } from 'node:events';
-import type { Duration, JobContext } from '@pgqueue/core';
+import type { JobContext } from '@pgqueue/core';
 import { giveUp, snooze } from '@pgqueue/core';
 import { parseDuration, within } from '@pgqueue/core/internal';
 import { createAlarm } from '../lease/alarm.ts';
-import type { Command } from './executable.ts';
+import type { Command } from './command.ts';
 import { createLines } from './lines.ts';
 import { guardGroup } from './group-guard.ts';
 
@@ -25,7 +25,7 @@ interface Ended {
   readonly said: string;
 }
 
-/** Runs a command for one attempt; resolves to the result. @throws the error or outcome that ends the attempt */
+/** Runs a command for one attempt; resolves to its result or outcome. */
 export async function runExecutable(command: Command, payload: unknown, context: Context): Promise<unknown> {
   const { signal } = context;
   signal.throwIfAborted();
@@ -89,15 +89,18 @@ async function endOf(
   }
 }
 
-function outcomeOf({ name, outputMaxBytes, snoozeMs }: Command, { code, signal, output, said }: Ended): unknown {
+function outcomeOf(
+  { name, outputMaxBytes, snoozeMs }: Command,
+  { code, signal, output, said }: Ended,
+): unknown {
   if (output === undefined) throw new Error(`${name} wrote more than ${outputMaxBytes} bytes on stdout`);
   const because = said === '' ? '' : `: ${said}`;
   if (code === null) throw new Error(`${name} was ended by ${signal ?? 'a signal'}${because}`);
-  if (code === codes.giveUp) throw giveUp(new Error(`${name} gave up${because}`));
+  if (code === codes.giveUp) return giveUp(new Error(`${name} gave up${because}`));
   const text = textOf(name, output);
   if (code === codes.snooze) {
     const delayMs = text === '' ? snoozeMs : parseDuration(/^\d+$/.test(text) ? Number(text) : text);
-    if (delayMs !== undefined) throw snooze(delayMs as Duration);
+    if (delayMs !== undefined) return snooze(delayMs);
     throw new Error(`${name} exited with 75, and wrote no delay such as 5m on stdout: ${start(text)}`);
   }
   if (code !== 0) throw new Error(`${name} exited with ${code}${because}`);

@@ -33,16 +33,19 @@ const single = [
     note(context, 'started');
     return result;
   }),
-  implement(defineTask({ name: 'nack', timeout, payload: failing }), ({ message, times, result }, context) => {
-    note(context, 'started');
-    if (context.job.tries < times) throw new Error(message);
-    return result;
-  }),
+  implement(
+    defineTask({ name: 'nack', timeout, payload: failing }),
+    ({ message, times, result }, context) => {
+      note(context, 'started');
+      if (context.job.tries < times) throw new Error(message);
+      return result;
+    },
+  ),
   implement(
     defineTask({ name: 'retry-after', timeout, payload: failing.extend({ ms: z.number() }) }),
     ({ message, times, ms }, context) => {
       note(context, 'started');
-      if (context.job.tries < times) throw retryAfter(ms, new Error(message));
+      if (context.job.tries < times) return retryAfter(ms, new Error(message));
       return null;
     },
   ),
@@ -50,14 +53,14 @@ const single = [
     defineTask({ name: 'give-up', timeout, payload: z.object({ message: name }) }),
     ({ message }, context) => {
       note(context, 'started');
-      throw giveUp(new Error(message));
+      return giveUp(new Error(message));
     },
   ),
   implement(
     defineTask({ name: 'snooze', timeout, payload: z.object({ ms: z.number() }) }),
     ({ ms }, context) => {
       note(context, 'started');
-      throw snooze(ms);
+      return snooze(ms);
     },
   ),
 ];
@@ -94,7 +97,7 @@ const waiting = [
       const { code } = context.signal.reason as { readonly code: string };
       if (code !== 'cancelled') throw new Error(code);
       note(context, 'cancelled');
-      throw cancelled();
+      return cancelled();
     },
   ),
   implement(
@@ -161,7 +164,7 @@ const inFlows = [
       note(context, 'started');
       const { queue } = context.job;
       const jobs = Array.from({ length: children }, (_, n) => ack.job({ result: n }, { queue }));
-      throw fanOut(jobs, { children });
+      return fanOut(jobs, { children });
     },
   ),
 ];

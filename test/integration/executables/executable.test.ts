@@ -43,7 +43,14 @@ interface Given extends ExecutableOptions {
 }
 
 /** Starts a worker whose task runs the program, and enqueues one job; returns its id. */
-async function start({ lines, interpreter, job, payload: input = {}, worker, ...options }: Given): Promise<string> {
+async function start({
+  lines,
+  interpreter,
+  job,
+  payload: input = {},
+  worker,
+  ...options
+}: Given): Promise<string> {
   await bench.worker([implement(runs, executable(program(lines, interpreter), options))], worker);
   const { id } = await bench.producer.enqueueByName('run', input, { retry: { maxTries: 1 }, ...job });
   await bench.dispatch();
@@ -64,7 +71,11 @@ const written = (file: string): Promise<string> =>
 describe('the outcome', () => {
   test('the payload is on stdin, the result on stdout', async () => {
     const lines = 'import json, sys\nprint(json.dumps({"got": json.load(sys.stdin)}))';
-    const job = await ran({ lines, interpreter: '/usr/bin/python3', payload: { text: 'ä€', list: [1, null] } });
+    const job = await ran({
+      lines,
+      interpreter: '/usr/bin/python3',
+      payload: { text: 'ä€', list: [1, null] },
+    });
     expect(job).toMatchObject({ status: 'done', result: { got: { text: 'ä€', list: [1, null] } } });
   });
 
@@ -235,7 +246,9 @@ describe('what is refused before any job', () => {
   };
 
   test('a program that is not there, or may not be run', () => {
-    expect(refused('./nowhere')).toThrow(/task run: executable "\.\/nowhere" is not there: \/.*nowhere is no file/);
+    expect(refused('./nowhere')).toThrow(
+      /task run: executable "\.\/nowhere" is not there: \/.*nowhere is no file/,
+    );
     expect(refused('nowhere-in-path')).toThrow('is not in PATH: give a path, such as ./nowhere-in-path');
     const plain = join(folder, 'plain');
     writeFileSync(plain, '#!/bin/sh\n');
