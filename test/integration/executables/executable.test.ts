@@ -212,7 +212,8 @@ describe('limits', () => {
 
 test('a worker that is killed leaves no process behind', async () => {
   const pids = join(folder, 'orphans');
-  const path = program(`sleep 600 & echo $$ $! > ${pids}.new; mv ${pids}.new ${pids}; wait`);
+  // it is guarded before it gets its payload
+  const path = program(`read -r payload; sleep 600 & echo $$ $! > ${pids}.new; mv ${pids}.new ${pids}; wait`);
   const script = join(folder, 'worker.mjs');
   const packages = (name: string): string =>
     pathToFileURL(join(import.meta.dirname, `../../../packages/${name}/src/index.ts`)).href;

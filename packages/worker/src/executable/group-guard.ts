@@ -25,11 +25,19 @@ const script = `
 const groups = new Set<number>();
 let shell: ChildProcessByStdio<Writable, null, null> | undefined;
 
+/**
+ * Starts the shell, if it is not there. Call it before a process is started: one whose worker is killed before
+ * it is guarded goes on, but finds no payload on its stdin.
+ */
+export function readyGuard(): void {
+  shell ??= startShell();
+}
+
 /** Guards the group of a process that was just started as the leader of one. */
 export function guardGroup(pid: number): GroupGuard {
+  readyGuard();
   groups.add(pid);
-  if (shell === undefined) shell = startShell();
-  else shell.stdin.write(`+ ${pid}\n`);
+  shell?.stdin.write(`+ ${pid}\n`);
   let ended = false;
   const kill = (signal: NodeJS.Signals): void => {
     if (ended) return; // the number may be another group's by now

@@ -7,7 +7,7 @@ import { parseDuration, within } from '@pgqueue/core/internal';
 import { createAlarm } from '../lease/alarm.ts';
 import type { Command } from './command.ts';
 import { createLines } from './lines.ts';
-import { guardGroup } from './group-guard.ts';
+import { guardGroup, readyGuard } from './group-guard.ts';
 
 /** Exit codes with a meaning of their own, from sysexits.h: EX_DATAERR and EX_TEMPFAIL. */
 const codes = { giveUp: 65, snooze: 75 } as const;
@@ -29,6 +29,7 @@ interface Ended {
 export async function runExecutable(command: Command, payload: unknown, context: Context): Promise<unknown> {
   const { signal } = context;
   signal.throwIfAborted();
+  readyGuard();
   const child = spawn(command.file, command.args, {
     cwd: command.cwd,
     env: environmentOf(command, context),
