@@ -17,6 +17,7 @@ import { addSchedules } from './commands/schedules.ts';
 import { addSimulate } from './commands/simulate.ts';
 import { addStatus } from './commands/status.ts';
 import { addTop } from './commands/top.ts';
+import { addTasks } from './commands/tasks.ts';
 import { addStart } from './commands/start.ts';
 import { addWorker } from './commands/worker.ts';
 import { readEnv } from './env.ts';
@@ -85,7 +86,7 @@ export function buildProgram(redact: Redact): Command {
     add(program);
   for (const add of [addEnqueue, addJobs, addDead, addFlows, addExplain, addQueues, addNodes, addSchedules])
     add(program);
-  addSimulate(program);
+  for (const add of [addTasks, addSimulate]) add(program);
   examples(program, [
     ['dev', 'a database, a scheduler and a worker for your laptop, in one process'],
     ['migrate && pgqueue status', 'a first installation'],

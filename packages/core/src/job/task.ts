@@ -10,6 +10,7 @@ import type { Needed, TaskNeeds } from './needs.ts';
 import type { MaybePromise } from '../runtime/when-done.ts';
 import { whenDone } from '../runtime/when-done.ts';
 import type { RetryOptions } from './retry-policy.ts';
+import { schemasMember } from './schemas.ts';
 import { checkDefinition, isPlain } from './task-definition.ts';
 
 /** A typed definition that producers and workers share. Made by {@link defineTask}. */
@@ -240,6 +241,7 @@ export function defineTask<
       };
     },
     upcast: upcastBy({ name, version, upcasters }),
+    ...schemasMember({ payload: schema, result }),
   };
 }
 
