@@ -33,6 +33,10 @@ export type ErrorCode =
   | 'result_lost'
   /** For the handler: the signal that it waited for has not come in time. */
   | 'signal_timeout'
+  /** For the operator: a value is encrypted under a key that this process does not have. `data.key`: its id. */
+  | 'key_missing'
+  /** For the operator: an encrypted value was changed or moved, or one is plain where the codec refuses that. */
+  | 'undecodable'
   /** For the caller: the producer was closed while it waited. */
   | 'closed'
   /** For the authors of pgqueue: a state that must not occur did. */

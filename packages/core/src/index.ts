@@ -41,6 +41,7 @@ export type { Outcome } from './job/outcome.ts';
 export { cancelled, fanOut, giveUp, retryAfter, snooze } from './job/outcome.ts';
 export type { Backoff, RetryOptions } from './job/retry-policy.ts';
 export type { Duration } from './options/duration.ts';
+export type { Codec, CodecField, CodecPlace } from './codec/codec.ts';
 export type { ErrorCode } from './errors.ts';
 export { PgQueueError } from './errors.ts';
 export type { ErrorData } from './error-data.ts';

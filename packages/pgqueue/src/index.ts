@@ -1,6 +1,7 @@
 export type { Queue, QueueOptions } from './queue.ts';
 export { createQueue } from './queue.ts';
 export type {
+  Codec,
   Duration,
   Enqueued,
   Flow,
@@ -46,7 +47,8 @@ export {
   strictPriority,
   timer,
 } from '@pgqueue/core';
-export type { Operator, PgQueryable } from '@pgqueue/postgres';
+export type { EncryptedOptions, EncryptionKey, Operator, PgQueryable } from '@pgqueue/postgres';
+export { blind, encrypted } from '@pgqueue/postgres';
 export type { Enqueuer, FlowEnd, FlowRun, FlowStarter, ResultOptions } from '@pgqueue/producer';
 export { maintenanceWindow } from '@pgqueue/scheduler';
 export type { Around, AroundJob, CalledJob, ExecutableOptions, WorkerLogger } from '@pgqueue/worker';

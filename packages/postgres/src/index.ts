@@ -1,3 +1,7 @@
+export { blind } from './codec/blind.ts';
+export type { EncryptedOptions } from './codec/encrypted.ts';
+export { encrypted } from './codec/encrypted.ts';
+export type { EncryptionKey, KeyBytes } from './codec/keys.ts';
 export type { Database, DatabaseOptions } from './connection/database.ts';
 export type { Executor, PgQueryable } from './connection/executor.ts';
 export type { HealthOptions } from './process/health-server.ts';

@@ -1,0 +1,131 @@
+import { readFileSync } from 'node:fs';
+import type { CodecField, CodecPlace } from '@pgqueue/core';
+import { describe, expect, test } from 'vitest';
+import { blind } from './blind.ts';
+import { encrypted } from './encrypted.ts';
+
+interface Vectors {
+  readonly keys: readonly { readonly id: string; readonly key: string }[];
+  readonly vectors: readonly (CodecPlace & {
+    readonly text: string;
+    readonly value: unknown;
+    readonly stored: object;
+  })[];
+  readonly refused: readonly (CodecPlace & {
+    readonly why: string;
+    readonly code: string;
+    readonly stored: object;
+  })[];
+  readonly plain: readonly unknown[];
+  readonly blind: readonly { readonly value: string; readonly key: string; readonly text: string }[];
+}
+
+const { keys, ...vectors } = JSON.parse(
+  readFileSync(new URL('../../../../docs/encryption-vectors.json', import.meta.url), 'utf8'),
+) as Vectors;
+const codec = encrypted({ keys, plain: 'accept' });
+const place: CodecPlace = { id: '0193a4d2-7c1e-7b44-9d3a-5f0c2e8b6a71', field: 'payload', name: 'greet' };
+const sealed = (value: unknown, at = place, by = codec): unknown =>
+  JSON.parse(by.encode(JSON.stringify(value), at)) as unknown;
+
+describe('the vectors', () => {
+  test.each(vectors.vectors)('$field of $name is read', ({ stored, value, text, ...at }) => {
+    expect(codec.decode(stored, at)).toEqual(value);
+    // another nonce each time, and the same length
+    const again = JSON.parse(codec.encode(text, at)) as object;
+    expect(again).not.toEqual(stored);
+    expect(codec.decode(again, at)).toEqual(value);
+  });
+
+  test.each(vectors.refused)('$why is refused', ({ stored, code, ...at }) => {
+    expect(() => codec.decode(stored, at)).toThrow(expect.objectContaining({ code }) as Error);
+  });
+
+  test.each(vectors.plain)('%j is plain', (value) => {
+    expect(codec.keyOf(value)).toBeUndefined();
+    expect(codec.decode(value, place)).toEqual(value);
+  });
+
+  test.each(vectors.blind)('blind of $value', ({ value, key, text }) => {
+    expect(blind(value, key)).toBe(text);
+    expect(blind(value, Buffer.from(key, 'base64'))).toBe(text);
+  });
+});
+
+test('an id in capitals is the same place', () => {
+  expect(codec.decode(sealed(5, { ...place, id: place.id.toUpperCase() }), place)).toBe(5);
+});
+
+test('the first key writes, and all read', () => {
+  const older = encrypted({ keys: keys.slice(1), plain: 'accept' });
+  const stored = sealed(1, place, older);
+  expect(codec.keyOf(stored)).toBe(keys[1]?.id);
+  expect(codec.decode(stored, place)).toBe(1);
+  expect(codec.keyOf(sealed(1))).toBe('2026-11');
+  expect(() => older.decode(sealed(1), place)).toThrow(
+    expect.objectContaining({ code: 'key_missing', data: { ...place, key: '2026-11' } }) as Error,
+  );
+});
+
+test("plain: 'refuse' refuses what is not encrypted", () => {
+  const strict = encrypted({ keys, plain: 'refuse' });
+  for (const value of [{}, { a: 1 }, null, ...vectors.plain])
+    expect(() => strict.decode(value, place)).toThrow(
+      "it is not encrypted, and the codec has plain: 'refuse'",
+    );
+  expect(strict.decode(sealed({ a: 1 }), place)).toEqual({ a: 1 });
+});
+
+test('no error quotes a value', () => {
+  const stored = sealed({ secret: 'canary' });
+  for (const field of ['result', 'error'] satisfies CodecField[]) {
+    try {
+      codec.decode(stored, { ...place, field });
+      expect.unreachable();
+    } catch (error) {
+      expect(JSON.stringify([error, (error as Error).message, (error as Error).cause])).not.toContain(
+        'canary',
+      );
+    }
+  }
+});
+
+describe('options', () => {
+  const key = Buffer.alloc(32, 7);
+  test.each([
+    ['no keys', { keys: [], plain: 'accept' }, 'keys is empty'],
+    ['a short key', { keys: [{ id: 'a', key: 'hush' }], plain: 'accept' }, 'not a text of 4 characters'],
+    ['31 bytes', { keys: [{ id: 'a', key: key.subarray(1) }], plain: 'accept' }, 'not 31 bytes'],
+    ['no bytes', { keys: [{ id: 'a', key: 5 }], plain: 'accept' }, 'not no bytes'],
+    ['null', { keys: [{ id: 'a', key: null }], plain: 'accept' }, 'not no bytes'],
+    ['an empty id', { keys: [{ id: '', key }], plain: 'accept' }, 'keys[0].id must be a text of 1 to 100'],
+    [
+      'an id twice',
+      {
+        keys: [
+          { id: 'a', key },
+          { id: 'a', key },
+        ],
+        plain: 'accept',
+      },
+      'keys has the id "a" twice',
+    ],
+    ['no plain', { keys: [{ id: 'a', key }] }, 'plain must be given'],
+    ['another plain', { keys: [{ id: 'a', key }], plain: 'acept' }, 'did you mean "accept"?'],
+    ['nothing', undefined, 'its options must be an object'],
+  ])('%s is refused', (_name, options, message) => {
+    try {
+      encrypted(options as never);
+      expect.unreachable();
+    } catch (error) {
+      expect(error).toMatchObject({ code: 'configuration' });
+      expect((error as Error).message).toContain(message);
+      expect((error as Error).message).not.toContain('hush');
+    }
+  });
+
+  test('blind takes a key and a text', () => {
+    expect(() => blind('a', 'short')).toThrow('key must be 32 bytes');
+    expect(() => blind(5 as never, key)).toThrow('value must be a text, not number');
+  });
+});

@@ -1,0 +1,183 @@
+import type { KeyObject } from 'node:crypto';
+import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
+import type { Codec, CodecPlace } from '@pgqueue/core';
+import { PgQueueError } from '@pgqueue/core';
+import type { Rule, Shape } from '@pgqueue/core/internal';
+import {
+  aFlag,
+  aListOf,
+  anObject,
+  aText,
+  oneOf,
+  optional,
+  optionProblems,
+  throwProblems,
+} from '@pgqueue/core/internal';
+import type { EncryptionKey } from './keys.ts';
+import { aKey, secretOf } from './keys.ts';
+
+/** Options of {@link encrypted}. */
+export interface EncryptedOptions {
+  /** The first key encrypts; each of them decrypts. Put a new key in front, and remove the last one when no value needs it. */
+  readonly keys: readonly EncryptionKey[];
+  /**
+   * Values that are not encrypted: `accept` reads them, as the change to encryption, schedules and producers without a
+   * codec need it. `refuse`: a job with one is dead at once, so that nobody who may write rows can make up a payload.
+   */
+  readonly plain: 'accept' | 'refuse';
+  /** Encrypts the errors of attempts, too, and keeps their texts out of events, logs and spans. Default false. */
+  readonly errors?: boolean;
+  /** Encrypts progress, too. Default false. */
+  readonly progress?: boolean;
+}
+
+/** Never quotes a key: errors are logged. */
+const aSecret: Rule = {
+  expected: aKey,
+  judge: (value, path) => {
+    if (secretOf(value) !== undefined) return true;
+    const length =
+      typeof value === 'string' ? value.length : (value as Partial<Uint8Array> | null)?.byteLength;
+    const got = typeof value === 'string' ? `a text of ${length} characters` : `${length ?? 'no'} bytes`;
+    return [`${path} must be ${aKey}, not ${got}`];
+  },
+};
+
+const shape: Shape<EncryptedOptions> = {
+  keys: aListOf(
+    anObject({ id: aText({ max: 100 }), key: aSecret }),
+    "a list of keys, such as [{ id: '2026-11', key }]",
+  ),
+  plain: oneOf('accept', 'refuse'),
+  errors: optional(aFlag),
+  progress: optional(aFlag),
+};
+
+const nonceBytes = 12;
+const tagBytes = 16;
+const version = 1;
+
+/** An encrypted value, as it is stored. `data`: base64 of the nonce, the encrypted text and the tag. */
+interface Envelope {
+  readonly $enc: number;
+  readonly key: string;
+  readonly data: string;
+}
+
+/**
+ * Creates a codec that encrypts values before they reach the database: AES-256-GCM, with a nonce of 12 random bytes for
+ * each value. Job id, field and task are authenticated, so a value that is moved to another job is refused. Give every
+ * producer, worker, puller, operator and dashboard the same; a scheduler needs none.
+ * @throws {PgQueueError} `configuration`, with all problems at once, and without any key
+ */
+export function encrypted(options: EncryptedOptions): Codec {
+  throwProblems('configuration', 'encrypted(options)', [
+    ...optionProblems(options, shape),
+    ...listProblems(options),
+  ]);
+  const { keys, plain, errors = false, progress = false } = options;
+  const secrets = new Map(keys.map(({ id, key }) => [id, secretOf(key) as KeyObject]));
+  const [first] = keys;
+  const writesWith = first?.id ?? '';
+  const secret = secrets.get(writesWith) as KeyObject;
+  const head = `{"$enc":${version},"key":${JSON.stringify(writesWith)},"data":"`;
+
+  const open = ({ $enc, key, data }: Envelope, place: CodecPlace): unknown => {
+    const found = secrets.get(key);
+    if ($enc !== version || found === undefined) throw keyMissing(place, { key, version: $enc });
+    let text: string;
+    try {
+      text = decrypt(data, found, place);
+    } catch (error) {
+      throw undecodable(
+        place,
+        `it was changed, cut, or moved here from another place (key ${JSON.stringify(key)})`,
+        error,
+      );
+    }
+    return JSON.parse(text) as unknown;
+  };
+
+  return {
+    errors,
+    progress,
+    plain,
+    writesWith,
+    encode: (text, place) => `${head}${encrypt(text, secret, place)}"}`,
+    decode: (stored, place) => {
+      const envelope = envelopeOf(stored);
+      if (envelope !== undefined) return open(envelope, place);
+      if (plain === 'accept') return stored;
+      throw undecodable(place, "it is not encrypted, and the codec has plain: 'refuse'");
+    },
+    keyOf: (stored) => envelopeOf(stored)?.key,
+  };
+}
+
+function listProblems(options: unknown): readonly string[] {
+  const { keys } = (options ?? {}) as Partial<EncryptedOptions>;
+  if (!Array.isArray(keys)) return [];
+  if (keys.length === 0) return ['keys is empty: give at least one'];
+  const ids = keys.map((key: unknown) => (key as Partial<EncryptionKey> | null)?.id);
+  const twice = new Set(ids.filter((id, index) => typeof id === 'string' && ids.indexOf(id) !== index));
+  return [...twice].map((id) => `keys has the id ${JSON.stringify(id)} twice`);
+}
+
+/** Returns an encrypted value, alone or with plain members beside it, as errors have; undefined: it is plain. */
+function envelopeOf(stored: unknown): Envelope | undefined {
+  if (typeof stored !== 'object' || stored === null || !Object.hasOwn(stored, '$enc')) return undefined;
+  const { $enc, key, data } = stored as Partial<Envelope>;
+  if (typeof $enc !== 'number' || typeof key !== 'string' || typeof data !== 'string') return undefined;
+  return { $enc, key, data };
+}
+
+/** The additional data, which are authenticated and not stored. The name comes last: it may contain any character. */
+function placeData({ id, field, name }: CodecPlace): Buffer {
+  return Buffer.from(`pgqueue-enc-${version}\n${id.toLowerCase()}\n${field}\n${name}`, 'utf8');
+}
+
+function encrypt(text: string, secret: KeyObject, place: CodecPlace): string {
+  const nonce = randomBytes(nonceBytes);
+  const cipher = createCipheriv('aes-256-gcm', secret, nonce, { authTagLength: tagBytes });
+  cipher.setAAD(placeData(place));
+  return Buffer.concat([nonce, cipher.update(text, 'utf8'), cipher.final(), cipher.getAuthTag()]).toString(
+    'base64',
+  );
+}
+
+function decrypt(data: string, secret: KeyObject, place: CodecPlace): string {
+  const bytes = Buffer.from(data, 'base64');
+  if (bytes.length < nonceBytes + tagBytes) throw new Error(`it has ${bytes.length} bytes`);
+  const end = bytes.length - tagBytes;
+  const decipher = createDecipheriv('aes-256-gcm', secret, bytes.subarray(0, nonceBytes), {
+    authTagLength: tagBytes,
+  });
+  decipher.setAAD(placeData(place));
+  decipher.setAuthTag(bytes.subarray(end));
+  const text = decipher.update(bytes.subarray(nonceBytes, end), undefined, 'utf8');
+  return text + decipher.final('utf8');
+}
+
+function said({ id, field, name }: CodecPlace): string {
+  const what = `the ${field} of ${field === 'signal' ? 'flow' : 'job'} ${id}`;
+  return `${what} (${field === 'signal' ? 'step' : 'task'} ${JSON.stringify(name)})`;
+}
+
+function keyMissing(
+  place: CodecPlace,
+  needed: { readonly key: string; readonly version: number },
+): PgQueueError {
+  const { key } = needed;
+  const message =
+    needed.version === version
+      ? `${said(place)} is encrypted under the key ${JSON.stringify(key)}, which this process does not have: add it to the keys of encrypted()`
+      : `${said(place)} is encrypted in version ${needed.version}, which this release of pgqueue can't read: update it`;
+  return new PgQueueError('key_missing', message, { data: { ...place, key } });
+}
+
+function undecodable(place: CodecPlace, why: string, cause?: unknown): PgQueueError {
+  return new PgQueueError('undecodable', `${said(place)} can't be decrypted: ${why}`, {
+    data: { ...place },
+    cause,
+  });
+}
