@@ -167,18 +167,19 @@ create table flow_tally (
 create index flow_tally_flow on flow_tally (flow);
 
 -- Ends of a flow's jobs: those with a result, and those that are not done. Signals, too, with the flow's id in
--- place of a job. Kept as long as the flow, however short the retention of the queue is.
+-- place of a job and no task; nor have those a task that are not done. Kept as long as the flow, however short the retention of the queue is.
 create table flow_result (
   flow    uuid    not null,
   step    integer not null,
   job     uuid    not null,
   outcome text    not null check (outcome in ('done', 'dead', 'cancelled', 'expired', 'erased')),
   result  jsonb,
+  task    text collate "C",
   primary key (flow, step, job)
 );
 
 -- The end of a flow's job, as the functions that end jobs collect it for note_ends.
-create type flow_end as (flow uuid, step integer, job uuid, outcome text, result jsonb);
+create type flow_end as (flow uuid, step integer, job uuid, outcome text, result jsonb, task text);
 
 -- tables/history.sql
 
@@ -1546,10 +1547,10 @@ create function note_ends(p_ends flow_end[]) returns void
   set enable_mergejoin = off
 as $$
 begin
-  insert into flow_result as r (flow, step, job, outcome, result)
-  select e.flow, e.step, e.job, e.outcome, e.result from unnest(p_ends) e
+  insert into flow_result as r (flow, step, job, outcome, result, task)
+  select e.flow, e.step, e.job, e.outcome, e.result, e.task from unnest(p_ends) e
   where e.outcome <> 'done' or e.result is not null
-  on conflict (flow, step, job) do update set outcome = excluded.outcome, result = excluded.result;
+  on conflict (flow, step, job) do update set outcome = excluded.outcome, result = excluded.result, task = excluded.task;
   insert into flow_tally (flow, step, done, failed, other)
   select e.flow, e.step, count(*) filter (where e.outcome = 'done'), count(*) filter (where e.outcome = 'dead'),
          count(*) filter (where e.outcome not in ('done', 'dead'))
@@ -1901,9 +1902,9 @@ create function flow_state(p_ids uuid[]) returns table (id uuid, name text, stat
 as $$ select f.id, f.name, f.state, f.reason, f.ended from flow f where f.id = any (p_ids) $$;
 
 -- Lists the ends of a step's jobs in the order of job ids, from behind p_after on: those with a result, and those
--- that are not done. A signal is listed with the flow's id.
+-- that are not done. A signal is listed with the flow's id, and without a task.
 create function flow_results(p_flow uuid, p_step integer, p_after uuid default null, p_max integer default 1000)
-  returns table (job uuid, outcome text, result jsonb)
+  returns table (job uuid, outcome text, result jsonb, task text)
   language sql stable security definer
   set search_path from current
   set jit = off
@@ -1911,7 +1912,7 @@ create function flow_results(p_flow uuid, p_step integer, p_after uuid default n
   set enable_hashjoin = off
   set enable_mergejoin = off
 as $$
-  select r.job, r.outcome, r.result from flow_result r
+  select r.job, r.outcome, r.result, r.task from flow_result r
   where r.flow = p_flow and r.step = p_step and r.job > coalesce(p_after, '00000000-0000-0000-0000-000000000000')
   order by r.job limit p_max
 $$;
@@ -1936,7 +1937,7 @@ $$;
 
 -- Lists results of a step that the step of a running job waited for (flow_results), for the holder of its token.
 create function need_results(p_id uuid, p_token uuid, p_step integer, p_after uuid default null, p_max integer default 1000)
-  returns table (job uuid, outcome text, result jsonb)
+  returns table (job uuid, outcome text, result jsonb, task text)
   language sql stable security definer
   set search_path from current
   set jit = off
@@ -1944,7 +1945,7 @@ create function need_results(p_id uuid, p_token uuid, p_step integer, p_after uu
   set enable_hashjoin = off
   set enable_mergejoin = off
 as $$
-  select r.job, r.outcome, r.result
+  select r.job, r.outcome, r.result, r.task
   from needs_of(p_id, p_token) n, queue q, flow_results(q.flow, p_step, p_after, p_max) r
   where n.step = p_step and q.id = p_id
   order by r.job
@@ -1952,7 +1953,7 @@ $$;
 
 -- Lists results of the flow that a running job has waited for (flow_results), for the holder of its token.
 create function own_results(p_id uuid, p_token uuid, p_flow uuid, p_step integer, p_after uuid default null, p_max integer default 1000)
-  returns table (job uuid, outcome text, result jsonb)
+  returns table (job uuid, outcome text, result jsonb, task text)
   language sql stable security definer
   set search_path from current
   set jit = off
@@ -1960,7 +1961,7 @@ create function own_results(p_id uuid, p_token uuid, p_flow uuid, p_step integer
   set enable_hashjoin = off
   set enable_mergejoin = off
 as $$
-  select r.job, r.outcome, r.result
+  select r.job, r.outcome, r.result, r.task
   from flow f, flow_results(f.id, p_step, p_after, p_max) r
   where f.id = p_flow and f.waiter = p_id
     and (select w.id from work_item w where w.id = p_id and w.lock_token = p_token limit 1) is not null
@@ -2829,7 +2830,7 @@ begin
            g.payload_version, g.unique_key, g.attributes, g.payload, g.errors, g.trace, g.flow, g.step
     from gone g
     where coalesce((select c.retention from queue_config c where c.queue = g.queue), interval '7 days') > interval '0')
-  select array_agg(g.id), array_agg((g.flow, g.step, g.id, 'cancelled', null)::flow_end) filter (where g.flow is not null)
+  select array_agg(g.id), array_agg((g.flow, g.step, g.id, 'cancelled', null, null)::flow_end) filter (where g.flow is not null)
   into v_gone, v_ends from gone g;
   if v_ends is not null then
     perform note_ends(v_ends);
@@ -2885,7 +2886,7 @@ declare
   v_ends flow_end[];
 begin
   with gone as (delete from queue q where q.id = any (v_waiting) returning q.id, q.flow, q.step)
-  select array_agg(g.id), array_agg((g.flow, g.step, g.id, 'erased', null)::flow_end) filter (where g.flow is not null)
+  select array_agg(g.id), array_agg((g.flow, g.step, g.id, 'erased', null, null)::flow_end) filter (where g.flow is not null)
   into v_gone, v_ends from gone g;
   if v_ends is not null then
     perform note_ends(v_ends);
@@ -3009,7 +3010,7 @@ $$;
 -- work item is looked up by work_queue_id. Jobs of batches are read once a call, from the position where
 -- batches begin, and hashed; the limit tells a planner with old statistics that they are few.
 create function job_result(p_ids uuid[], p_exact boolean default true)
-  returns table (id uuid, status text, result jsonb, error jsonb)
+  returns table (id uuid, status text, result jsonb, error jsonb, task text)
   language sql stable security definer
   set search_path from current
   set plan_cache_mode = force_generic_plan
@@ -3022,7 +3023,7 @@ as $$
     from (select w.jobs, w.lock_key from work_queue w where w.jobs is not null and w.position >= batches_from() order by w.position limit 10000) w
     cross join lateral unnest(w.jobs) as u (id)
   )
-  select i.id, j.status, j.result, j.error
+  select i.id, j.status, j.result, j.error, j.task
   from (select distinct x.id from unnest(p_ids) as x (id)) i
   cross join lateral (
     select coalesce(
@@ -3031,12 +3032,12 @@ as $$
                   when not p_exact then 'pending'
                   when q.id in (select b.id from batched b where b.leased) then 'running'
                   when q.id in (select b.id from batched b) then 'ready' else 'pending' end) as status,
-           null::jsonb as result, null::jsonb as error
+           null::jsonb as result, null::jsonb as error, q.task
     from queue q where q.id = i.id
     union all
-    select 'dead', null, (d.errors -> -1) || jsonb_build_object('reason', d.reason) from dead_letter d where d.id = i.id
+    select 'dead', null, (d.errors -> -1) || jsonb_build_object('reason', d.reason), d.task from dead_letter d where d.id = i.id
     union all
-    select h.outcome, h.result, null from history h where h.id = i.id
+    select h.outcome, h.result, null, h.task from history h where h.id = i.id
     limit 1) j
 $$;
 
@@ -4228,7 +4229,7 @@ begin
          token, unique_key, attributes, payload, retry, trace, errors, flow, step) = (select excluded.*)
   returning flow, step into v_flow, v_step;
   if v_flow is not null then
-    perform note_ends(array[(v_flow, v_step, p_id, 'dead', null)::flow_end]);
+    perform note_ends(array[(v_flow, v_step, p_id, 'dead', null, null)::flow_end]);
   end if;
   return true;
 exception when others then
@@ -4322,7 +4323,7 @@ begin
       from gone g
       where coalesce((select c.retention from queue_config c where c.queue = g.queue), interval '7 days') > interval '0'
       returning 1)
-    select count(*), array_agg((g.flow, g.step, g.id, 'expired', null)::flow_end) filter (where g.flow is not null)
+    select count(*), array_agg((g.flow, g.step, g.id, 'expired', null, null)::flow_end) filter (where g.flow is not null)
     into v_count, v_ends from gone g;
     if v_ends is not null then
       perform note_ends(v_ends);
@@ -4612,7 +4613,7 @@ begin
   )
   select array_agg(g.position order by g.before), array_agg(cardinality(g.jobs) order by g.before),
          case when v_feeds then (select array_agg(m.busy_ms order by m.n) from members m) end,
-         (select array_agg((e.flow, e.step, e.id, 'done', p_data[e.n])::flow_end) filter (where e.flow is not null) from ended e)
+         (select array_agg((e.flow, e.step, e.id, 'done', p_data[e.n], e.task)::flow_end) filter (where e.flow is not null) from ended e)
   into v_settled, v_sizes, v_busy, v_ends from gone g;
   if v_busy is not null then
     insert into settlement (at, positions, sizes, busy_ms) values (v_now, v_settled, v_sizes, v_busy);
@@ -5032,7 +5033,7 @@ begin
     union all select c.id, 'pending', null, null from counted c join lost l on l.id = c.id where l.bundled
     union all select e.id, case when e.stop then 'cancelled' else 'dead' end, e.flow, e.step from ended e
   )
-  select array_agg(v.id), array_agg(v.verdict), array_agg((v.flow, v.step, v.id, v.verdict, null)::flow_end) filter (where v.flow is not null)
+  select array_agg(v.id), array_agg(v.verdict), array_agg((v.flow, v.step, v.id, v.verdict, null, null)::flow_end) filter (where v.flow is not null)
   into v_crashed, v_verdicts, v_ends from verdicts v;
   if v_ends is not null then
     perform note_ends(v_ends);
@@ -5775,7 +5776,7 @@ begin
     where not v_forgets or coalesce((select c.retention from queue_config c where c.queue = e.queue), interval '7 days') > interval '0'
   )
   select array_agg(e.id), array_agg(e.position), array_agg((date_part('epoch', p_now - e.started) * 1000)::float4),
-         array_agg((e.flow, e.step, e.id, 'done', e.data)::flow_end) filter (where e.flow is not null)
+         array_agg((e.flow, e.step, e.id, 'done', e.data, e.task)::flow_end) filter (where e.flow is not null)
   into ids, positions, busy_ms, ends from ended e;
   verdicts := array_fill('done'::text, array[coalesce(cardinality(ids), 0)]);
 end
@@ -5850,15 +5851,15 @@ begin
       set (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died, timeout, payload_version, node,
            token, unique_key, attributes, payload, retry, trace, errors, flow, step) = (select excluded.*)
   ),
-  settled (id, verdict, position, started, flow, step, result) as (
+  settled (id, verdict, position, started, flow, step, result, task) as (
     select e.id, case when e.reason is not null then 'dead' when e.outcome = 'done' then 'done' else 'cancelled' end, e.position, e.started,
-           e.flow, e.step, case when e.outcome = 'done' then e.data end
+           e.flow, e.step, case when e.outcome = 'done' then e.data end, e.task
     from ended e
     union all
-    select a.id, a.outcome, a.position, a.started, null, null, null from again a
+    select a.id, a.outcome, a.position, a.started, null, null, null, null from again a
   )
   select array_agg(v.id), array_agg(v.verdict), array_agg(v.position), array_agg((extract(epoch from v_now - v.started) * 1000)::float4),
-         array_agg((v.flow, v.step, v.id, v.verdict, v.result)::flow_end) filter (where v.flow is not null)
+         array_agg((v.flow, v.step, v.id, v.verdict, v.result, v.task)::flow_end) filter (where v.flow is not null)
   into ids, verdicts, positions, busy_ms, ends from settled v;
 end
 $$;

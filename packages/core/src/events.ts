@@ -195,6 +195,16 @@ export type PgQueueEvent =
       readonly task: string;
       readonly problems: readonly string[];
     }
+  /**
+   * A value of the job is encrypted under a key that this node does not have: `error` names it. The job waits for
+   * another node, or for the key; nothing was counted.
+   */
+  | {
+      readonly type: 'codec.key_missing';
+      readonly job: string;
+      readonly task: string;
+      readonly error: unknown;
+    }
   | {
       readonly type: 'database.error';
       readonly during: string;
@@ -272,6 +282,7 @@ const levels: Readonly<Record<PgQueueEvent['type'], 'debug' | 'info' | 'warn' | 
   'job.floating': 'error',
   'job.late_error': 'error',
   'job.invalid': 'warn',
+  'codec.key_missing': 'warn',
   'database.error': 'warn',
 };
 

@@ -13,6 +13,16 @@ export {
   retryDelayMs,
   retryProblems,
 } from './job/retry-policy.ts';
+export { aCodec } from './codec/codec.ts';
+export {
+  encodedFlow,
+  encodedRow,
+  encodedRows,
+  encodedSignal,
+  lengthProblem,
+  placeOf,
+} from './codec/encoded-rows.ts';
+export { encodedError, opened, openedError } from './codec/stored-error.ts';
 export { checkGraph } from './flow/check-graph.ts';
 export { flowLimits } from './flow/limits.ts';
 export { createProblems } from './flow/problems.ts';

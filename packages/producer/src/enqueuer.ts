@@ -1,7 +1,14 @@
-import type { Enqueued, JobOptions, NewJob, Observer, Task } from '@pgqueue/core';
+import type { Codec, Enqueued, JobOptions, NewJob, Observer, Task } from '@pgqueue/core';
 import type { JobRow } from '@pgqueue/core/internal';
 import { PgQueueError } from '@pgqueue/core';
-import { checkJobList, countByTask, isTask, unreachable } from '@pgqueue/core/internal';
+import {
+  checkJobList,
+  countByTask,
+  encodedRow,
+  encodedRows,
+  isTask,
+  unreachable,
+} from '@pgqueue/core/internal';
 import { carrying, sendingOf, traceSend } from '@pgqueue/telemetry/internal';
 import type { TraceSource } from './rows.ts';
 import { toRow, toRows } from './rows.ts';
@@ -36,13 +43,24 @@ export type EnqueuedOf<Jobs extends readonly NewJob[]> = {
   readonly [Index in keyof Jobs]: Enqueued<Jobs[Index] extends NewJob<infer Result> ? Result : unknown>;
 };
 
-/** Enqueues rows somewhere. `again`: some of their ids may have been enqueued before. */
-export type Write = (rows: readonly JobRow[], again: boolean) => Promise<readonly Enqueued[]>;
+/** Enqueues rows somewhere. */
+export type Write = (rows: readonly JobRow[], options: WriteOptions) => Promise<readonly Enqueued[]>;
+
+export interface WriteOptions {
+  /** Some of the ids may have been enqueued before. */
+  readonly again: boolean;
+  /**
+   * Returns the row of a job whose payload stands in for that of an older job, encoded for the id of that one. Undefined:
+   * no payload of these rows is bound to an id.
+   */
+  readonly rebound?: ((index: number, id: string) => JobRow) | undefined;
+}
 
 export interface EnqueuerParts {
   readonly write: Write;
   readonly trace: TraceSource | undefined;
   readonly observe: Observer;
+  readonly codec: Codec | undefined;
   /** Holds what has not been answered yet. */
   readonly underWay: Set<Promise<unknown>>;
   readonly isClosed: () => boolean;
@@ -50,14 +68,16 @@ export interface EnqueuerParts {
 
 /** Checks jobs, writes them, and tells of them. */
 export function createEnqueuer(parts: EnqueuerParts): Enqueuer {
-  const { trace, underWay } = parts;
+  const { trace, underWay, codec } = parts;
 
-  const send = async (rows: readonly JobRow[], again: boolean): Promise<readonly Enqueued[]> => {
+  const send = async (plain: readonly JobRow[], again: boolean): Promise<readonly Enqueued[]> => {
     if (parts.isClosed()) throw new PgQueueError('configuration', 'this producer was closed');
-    if (rows.length === 0) return [];
+    if (plain.length === 0) return [];
+    const rows = encodedRows(codec, plain);
+    const rebound = codec === undefined ? undefined : reboundTo(codec, { plain, rows });
     const writing = traceSend(
       () => sendingOf(rows),
-      (carried) => parts.write(carried === undefined ? rows : carrying(rows, carried), again),
+      (carried) => parts.write(carried === undefined ? rows : carrying(rows, carried), { again, rebound }),
       (written) => written.map(({ id }) => id),
     );
     underWay.add(writing);
@@ -96,6 +116,20 @@ export function createEnqueuer(parts: EnqueuerParts): Enqueuer {
       const { payloadVersion = 1, ...options } = given;
       return one({ ...job, payloadVersion, options });
     },
+  };
+}
+
+/** Returns what encodes payloads for the ids of older jobs; undefined: none of these jobs can take one's place. */
+function reboundTo(
+  codec: Codec,
+  { plain, rows }: { readonly plain: readonly JobRow[]; readonly rows: readonly JobRow[] },
+): WriteOptions['rebound'] {
+  const takes = ({ unique }: JobRow): boolean =>
+    unique?.onConflict === 'replace' || unique?.onConflict === 'debounce';
+  if (!plain.some(takes)) return undefined;
+  return (index, id) => {
+    const { payload } = encodedRow(codec, { ...(plain[index] as JobRow), id });
+    return { ...(rows[index] as JobRow), payload };
   };
 }
 

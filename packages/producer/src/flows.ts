@@ -1,11 +1,11 @@
 import type { AnyFlow, FlowOptions, Signal, SignalInput } from '@pgqueue/core';
 import type { FlowRow } from '@pgqueue/core/internal';
 import { PgQueueError } from '@pgqueue/core';
-import { toFlowRow, toSignalValue } from '@pgqueue/core/internal';
+import { encodedFlow, encodedSignal, toFlowRow, toSignalValue } from '@pgqueue/core/internal';
 import type { FlowStarted } from '@pgqueue/postgres/internal';
 import type { FlowEnd, FlowEnds } from './flow-ends.ts';
 import type { ResultOptions } from './results.ts';
-import { makeId } from '@pgqueue/postgres/internal';
+import { makeId, signalFlowId } from '@pgqueue/postgres/internal';
 import { sendingOf, traceSend } from '@pgqueue/telemetry/internal';
 import type { EnqueuerParts } from './enqueuer.ts';
 import { tell } from './enqueuer.ts';
@@ -71,7 +71,7 @@ export interface FlowParts extends Omit<EnqueuerParts, 'write'> {
 
 /** Checks flows, starts them, and tells of them. */
 export function createFlowStarter({ writing, ended, ...parts }: FlowParts): FlowStarter {
-  const { underWay } = parts;
+  const { underWay, codec } = parts;
 
   const send = async <Result>(write: () => Promise<Result>): Promise<Result> => {
     if (parts.isClosed()) throw new PgQueueError('configuration', 'this producer was closed');
@@ -102,12 +102,15 @@ export function createFlowStarter({ writing, ended, ...parts }: FlowParts): Flow
 
   return {
     start: async (flow, options = {}) => {
-      const row = await toFlowRow(flow, options, makeId);
+      const row = encodedFlow(codec, await toFlowRow(flow, options, makeId));
       const { id, outcome } = await started(carriedBy(row, sourceTrace(parts.trace)));
       return { id, outcome, ended: (given) => ended(id, given) };
     },
     signal: async (flowId, step, value, by) => {
-      const text = await toSignalValue({ flowId, step, value, by });
+      const text = encodedSignal(codec, await toSignalValue({ flowId, step, value, by }), {
+        id: flowId,
+        step,
+      });
       const outcome = await send(() => writing.signal({ flowId, step, value: text }));
       if (outcome !== 'unknown') return outcome;
       throw new PgQueueError(
@@ -117,7 +120,8 @@ export function createFlowStarter({ writing, ended, ...parts }: FlowParts): Flow
       );
     },
     signalJob: async (jobId, name, value, by) => {
-      const text = await toSignalValue({ flowId: jobId, step: name, value, by, of: 'job' });
+      const plain = await toSignalValue({ flowId: jobId, step: name, value, by, of: 'job' });
+      const text = encodedSignal(codec, plain, { id: signalFlowId(jobId, name), step: name });
       const outcome = await send(() => writing.signalJob({ job: jobId, name, value: text }));
       if (outcome !== 'unknown') return outcome;
       throw new PgQueueError('not_found', `job ${jobId} does not exist, or has ended`, {

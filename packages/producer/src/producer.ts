@@ -1,7 +1,7 @@
-import type { Enqueued, Observer } from '@pgqueue/core';
+import type { Codec, Enqueued, Observer } from '@pgqueue/core';
 import type { Shape } from '@pgqueue/core/internal';
 import { allObservers } from '@pgqueue/core';
-import { aFlag, aFunction, optional, optionProblems } from '@pgqueue/core/internal';
+import { aCodec, aFlag, aFunction, optional, optionProblems } from '@pgqueue/core/internal';
 import { throwProblems } from '@pgqueue/core/internal';
 import type { Database, DatabaseOptions, Executor, PgQueryable } from '@pgqueue/postgres';
 import {
@@ -40,6 +40,8 @@ export interface ProducerOptions extends DatabaseOptions {
    */
   readonly listen?: boolean;
   readonly observe?: Observer;
+  /** Encrypts payloads and signals, and decrypts results: what `encrypted` returns. Workers need the same. Default: none. */
+  readonly codec?: Codec;
   /**
    * Called for each job without a `trace` of its own; gives the trace context that it shall carry. Not needed with OpenTelemetry: where
    * an SDK is registered, each enqueue is a span, and its jobs carry that.
@@ -65,7 +67,7 @@ export interface Producer extends Enqueuer, FlowStarter {
    * (a `pool` alone, or `listen: false`) they poll: after 25 ms at first, and then ever less often, down to once a second.
    * @throws {PgQueueError} `job_dead` (`data.error`: the error of its last attempt), `job_cancelled`, `job_expired`;
    * `result_timeout` (`data.status`); `not_found`: it never was, was erased, or its history is gone; `result_lost`: it is done,
-   * and its result could not be stored; `closed`: the producer was closed meanwhile; `configuration`, before any I/O
+   * and its result could not be stored; `key_missing`, `undecodable`: the result is encrypted, and can't be decrypted here; `closed`: the producer was closed meanwhile; `configuration`, before any I/O
    */
   result<Result = unknown>(job: string | Enqueued<Result>, options?: ResultOptions): Promise<Result>;
   /**
@@ -80,6 +82,7 @@ const shape: Shape<ProducerOptions> = {
   notify: optional(aFlag),
   listen: optional(aFlag),
   observe: optional(aFunction),
+  codec: optional(aCodec),
   trace: optional(aFunction),
 };
 
@@ -91,7 +94,7 @@ const shape: Shape<ProducerOptions> = {
  */
 export function createProducer(options: ProducerOptions): Producer {
   checkOptions(options);
-  const { notify = true, trace } = options;
+  const { notify = true, trace, codec } = options;
   const { observe: measure } = createMetrics({ role: 'producer', prometheus: false });
   const observe = allObservers(options.observe, measure);
   const schema = checkSchemaName(options.schema ?? defaultSchema);
@@ -102,7 +105,7 @@ export function createProducer(options: ProducerOptions): Producer {
   let closing: Promise<void> | undefined;
   let verified = false;
   let leaderless: { readonly stop: () => void } | undefined;
-  const common = { trace, observe, underWay, isClosed: () => closing !== undefined };
+  const common = { trace, observe, codec, underWay, isClosed: () => closing !== undefined };
 
   const check = async (executor: Executor): Promise<void> => {
     await checkSchemaVersion(executor, schema);
@@ -119,7 +122,7 @@ export function createProducer(options: ProducerOptions): Producer {
     observe,
     verify: async () => verify(database),
   };
-  const results = createResults(waiting);
+  const results = createResults(waiting, codec);
   const ends = createFlowEnds(waiting);
   const producing = (writing: WritePath): Enqueuer & FlowStarter => ({
     ...createEnqueuer({ ...common, write: writing.write }),

@@ -1,4 +1,4 @@
-import type { Duration, Enqueued } from '@pgqueue/core';
+import type { Codec, Duration, Enqueued } from '@pgqueue/core';
 import type { Shape } from '@pgqueue/core/internal';
 import { PgQueueError } from '@pgqueue/core';
 import {
@@ -6,8 +6,10 @@ import {
   durationMs,
   errorLine,
   isUuid,
+  openedError,
   optional,
   optionProblems,
+  placeOf,
   throwProblems,
   unreachable,
 } from '@pgqueue/core/internal';
@@ -31,14 +33,14 @@ interface Results {
 }
 
 /** Creates the waits for results of one producer. `parts` undefined: it has no database of its own. */
-export function createResults(parts: HearingParts | undefined): Results {
+export function createResults(parts: HearingParts | undefined, codec: Codec | undefined): Results {
   const waits = parts && createResultWaits(parts);
   return {
     result: async <Result>(job: string | Enqueued<Result>, options: ResultOptions = {}) => {
       const timeoutMs = waitMs('producer.result', options);
       const id = idOf(job);
       if (waits === undefined) throw noDatabase('await results');
-      return resultOf(await waits.wait(id, timeoutMs), { id, timeoutMs }) as Result;
+      return resultOf(await waits.wait(id, timeoutMs), { id, timeoutMs, codec }) as Result;
     },
     stop: async () =>
       waits?.stop(new PgQueueError('closed', 'this producer was closed: it awaits no results')),
@@ -54,11 +56,15 @@ export function waitMs(call: string, options: ResultOptions): number {
 /** Returns the result of a job that is done, or throws an error that says how its wait ended. */
 function resultOf(
   waited: Waited<JobEnd>,
-  { id, timeoutMs }: { readonly id: string; readonly timeoutMs: number },
+  {
+    id,
+    timeoutMs,
+    codec,
+  }: { readonly id: string; readonly timeoutMs: number; readonly codec: Codec | undefined },
 ): unknown {
   switch (waited.kind) {
     case 'ended':
-      return resultOfEnd(waited.state, id);
+      return resultOfEnd(openedEnd(waited.state, id, codec), id);
     case 'gone':
       throw waited.before === undefined ? unknown(id) : vanished(id);
     case 'timeout':
@@ -66,6 +72,17 @@ function resultOf(
     default:
       return unreachable(waited);
   }
+}
+
+/** Decodes a result, or the error of a dead job. @throws {PgQueueError} `key_missing`, `undecodable`: the result */
+function openedEnd(end: JobEnd, id: string, codec: Codec | undefined): JobEnd {
+  if (codec === undefined) return end;
+  const { result, error, task } = end;
+  return {
+    ...end,
+    result: result === null ? null : codec.decode(result, placeOf({ id, task }, 'result')),
+    error: openedError(codec, error, placeOf({ id, task }, 'error')),
+  };
 }
 
 function resultOfEnd({ status, result, error }: JobEnd, id: string): unknown {

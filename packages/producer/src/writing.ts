@@ -8,13 +8,14 @@ import {
   copyJobs,
   enqueueAndHint,
   enqueueJobs,
+  fromPg,
   hintFacts,
   isIdTaken,
   signalFlow,
   signalJob,
   startFlow,
 } from '@pgqueue/postgres/internal';
-import type { Write } from './enqueuer.ts';
+import type { Write, WriteOptions } from './enqueuer.ts';
 import { repeatable } from './repeat.ts';
 
 /** A way to the database: a producer's own, or a caller's transaction. Its writes send hints. */
@@ -62,8 +63,10 @@ export function writingOutside(parts: {
     });
 
   return {
-    write: (rows, again) =>
+    write: (rows, { again, rebound }) =>
       repeat(async (repeated) => {
+        if (rebound !== undefined)
+          return hinting(hint, enqueueInOne(database, rows, { again: again || repeated, rebound }));
         if (again || repeated) return hinting(hint, enqueueJobs(database, rows, { again: true }));
         try {
           return await writeNew(rows);
@@ -89,9 +92,9 @@ export function writingWithin(
   { verify, hint }: { readonly verify: Verify; readonly hint: (() => void) | undefined },
 ): WritePath {
   return {
-    write: async (rows, again) => {
+    write: async (rows, options) => {
       await verify(target);
-      return hinting(hint, enqueueJobs(target, rows, { again }));
+      return hinting(hint, enqueueBound(target, rows, options));
     },
     start: async (row) => {
       await verify(target);
@@ -117,6 +120,34 @@ export const writingNowhere: WritePath = {
   signal: () => Promise.reject(noDatabase('enqueue')),
   signalJob: () => Promise.reject(noDatabase('enqueue')),
 };
+
+function enqueueInOne(
+  database: Database,
+  rows: readonly JobRow[],
+  options: WriteOptions,
+): Promise<readonly Enqueued[]> {
+  return database.transaction((client) =>
+    enqueueBound({ ...fromPg(client), schema: database.schema }, rows, options),
+  );
+}
+
+/**
+ * Enqueues within a transaction. A payload that an older job has taken is written once more, encoded for the id of that job,
+ * which the transaction keeps locked: nobody reads the payload of the first write.
+ */
+async function enqueueBound(
+  target: Target,
+  rows: readonly JobRow[],
+  { again, rebound }: WriteOptions,
+): Promise<readonly Enqueued[]> {
+  const enqueued = await enqueueJobs(target, rows, { again });
+  if (rebound === undefined) return enqueued;
+  const moved = enqueued.flatMap(({ id, outcome }, index) =>
+    outcome === 'replaced' || outcome === 'debounced' ? [rebound(index, id)] : [],
+  );
+  await enqueueJobs(target, moved);
+  return enqueued;
+}
 
 /** Sends a hint when jobs were written. */
 async function hinting(

@@ -29,6 +29,7 @@ export type CounterName =
   | 'jobs_crashed'
   | 'jobs_timed_out'
   | 'jobs_stale'
+  | 'keys_missing'
   | 'leases_reaped'
   | 'nodes_lost'
   | 'nodes_fenced'
@@ -79,6 +80,11 @@ export const counters: Readonly<Record<CounterName, Instrument>> = {
   jobs_timed_out: {
     role: 'worker',
     help: 'Attempts that were not done when their lease ended.',
+    labels: ['task'],
+  },
+  keys_missing: {
+    role: 'worker',
+    help: 'Attempts that lacked the key of an encrypted value.',
     labels: ['task'],
   },
   jobs_stale: { role: 'worker', help: 'Attempts whose lease another had taken meanwhile.', labels: ['task'] },

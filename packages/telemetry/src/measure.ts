@@ -42,6 +42,7 @@ const measures: Measures = {
   },
   'job.timeout': ({ task }, to) => to.add('jobs_timed_out', { task }, 1),
   'job.stale': ({ task }, to) => to.add('jobs_stale', { task }, 1),
+  'codec.key_missing': ({ task }, to) => to.add('keys_missing', { task }, 1),
   'leases.reaped': ({ jobs }, to) => to.add('leases_reaped', none, jobs),
   'node.lost': (_event, to) => to.add('nodes_lost', none, 1),
   'node.fenced': (_event, to) => to.add('nodes_fenced', none, 1),

@@ -1,11 +1,12 @@
 import { hostname } from 'node:os';
 import { randomBytes } from 'node:crypto';
-import type { Observer } from '@pgqueue/core';
+import type { Codec, Observer } from '@pgqueue/core';
 import type { Rule, Shape } from '@pgqueue/core/internal';
 import { allObservers } from '@pgqueue/core';
-import { aFlag, aFunction, aNumber, aText, either, optional } from '@pgqueue/core/internal';
+import { aCodec, aFlag, aFunction, aNumber, aText, either, optional } from '@pgqueue/core/internal';
 import type { DatabaseOptions } from '@pgqueue/postgres';
 import type { NodeTasks } from '@pgqueue/postgres/internal';
+import { concealing } from './attempt/concealed.ts';
 import { aConnectionString, databaseShape } from '@pgqueue/postgres/internal';
 
 const { pool: _pool, ...connection } = databaseShape;
@@ -29,6 +30,7 @@ export const nodeShape: Shape<NodeOptions> = {
   }),
   listen: optional(aFlag),
   observe: optional(aFunction),
+  codec: optional(aCodec),
 };
 
 /**
@@ -68,6 +70,11 @@ export interface NodeOptions extends Omit<DatabaseOptions, 'pool'> {
    */
   readonly listen?: boolean;
   readonly observe?: Observer;
+  /**
+   * Decrypts payloads and checkpoints, and encrypts what is stored of jobs: what `encrypted` returns, the same as the
+   * producers have. A job whose key is missing waits, uncounted, with the event `codec.key_missing`. Default: none.
+   */
+  readonly codec?: Codec;
 }
 
 /** Options of a node, with every default applied. */
@@ -83,6 +90,7 @@ export interface NodeSettings {
   readonly blockedMs: number;
   readonly listen: boolean;
   readonly observe: Observer;
+  readonly codec: Codec | undefined;
 }
 
 /**
@@ -95,12 +103,12 @@ export function nodeSettings(
 ): { readonly settings: NodeSettings; readonly problems: readonly string[] } {
   const { connectionString = '', listen = true, pool = 'default', node = defaultNode() } = options;
   const { heartbeatMs = 5_000, lostAfterMs = Math.max(30_000, 2 * heartbeatMs) } = options;
-  const { heartbeatThread = true, blockedMs = 2_000 } = options;
+  const { heartbeatThread = true, blockedMs = 2_000, codec } = options;
   const problems = lostAfterMs < 2 * heartbeatMs ? ['lostAfterMs must be at least two heartbeatMs'] : [];
-  const observe = allObservers(options.observe);
+  const observe = concealing(codec, allObservers(options.observe));
   const named = { connectionString, node, pool, slots, tasks };
   const clocks = { heartbeatMs, lostAfterMs, heartbeatThread, blockedMs };
-  return { settings: { ...named, ...clocks, listen, observe }, problems };
+  return { settings: { ...named, ...clocks, listen, observe, codec }, problems };
 }
 
 /** Returns the options of a node's own connections. */

@@ -20,6 +20,7 @@ import type { NodeTasks } from '@pgqueue/postgres/internal';
 import { healthShape } from '@pgqueue/postgres/internal';
 import type { Metrics } from '@pgqueue/telemetry';
 import { createMetrics } from '@pgqueue/telemetry';
+import { concealing } from './attempt/concealed.ts';
 import { commandProblems, isExecutable } from './executable/executable.ts';
 import type { Around } from './run/around.ts';
 import { aroundHandler } from './run/around.ts';
@@ -118,7 +119,7 @@ export function workerSettings(options: WorkerOptions): WorkerSettings {
     prometheus: given.health?.metrics ?? given.health !== undefined,
   });
   const heard = given.observe === undefined ? createLateWarnings() : node.settings.observe;
-  const observe = allObservers(heard, metrics.observe);
+  const observe = concealing(given.codec, allObservers(heard, metrics.observe));
   const listens = (): boolean => given.observe !== undefined || metrics.listens();
   return { ...node.settings, observe, handlers, around, concurrency, drainMs, logger, metrics, listens };
 }

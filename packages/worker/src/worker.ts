@@ -125,7 +125,7 @@ class WorkerNode implements Worker {
 
   constructor(options: WorkerOptions) {
     const settings = workerSettings(options);
-    const { observe, handlers, logger } = settings;
+    const { observe, handlers, logger, codec } = settings;
     const databaseOptions = connectionOptions(options);
     this.#settings = settings;
     this.#isolation = aroundIsolation(settings.around, createIsolation());
@@ -183,6 +183,7 @@ class WorkerNode implements Worker {
       floating: this.#floating,
       database,
       transactions,
+      codec,
       logger,
       observe,
       handlers,

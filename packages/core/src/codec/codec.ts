@@ -1,3 +1,5 @@
+import type { Rule } from '../options/options.ts';
+
 /** Values of a job that a codec encodes; `signal`: the value of a flow's signal. */
 export type CodecField = 'payload' | 'result' | 'checkpoint' | 'error' | 'progress' | 'signal';
 
@@ -34,8 +36,11 @@ export interface Codec {
   readonly writesWith: string;
 }
 
+/** Rule for an option that takes a codec. */
+export const aCodec: Rule = { expected: 'a codec, made by encrypted(…)', judge: isCodec };
+
 /** Reports whether a value has the members of a codec. */
-export function isCodec(value: unknown): value is Codec {
+function isCodec(value: unknown): value is Codec {
   if (typeof value !== 'object' || value === null) return false;
   const { encode, decode, keyOf } = value as Partial<Codec>;
   return [encode, decode, keyOf].every((member) => typeof member === 'function');

@@ -46,7 +46,7 @@ begin
            g.payload_version, g.unique_key, g.attributes, g.payload, g.errors, g.trace, g.flow, g.step
     from gone g
     where coalesce((select c.retention from queue_config c where c.queue = g.queue), interval '7 days') > interval '0')
-  select array_agg(g.id), array_agg((g.flow, g.step, g.id, 'cancelled', null)::flow_end) filter (where g.flow is not null)
+  select array_agg(g.id), array_agg((g.flow, g.step, g.id, 'cancelled', null, null)::flow_end) filter (where g.flow is not null)
   into v_gone, v_ends from gone g;
   if v_ends is not null then
     perform note_ends(v_ends);
@@ -102,7 +102,7 @@ declare
   v_ends flow_end[];
 begin
   with gone as (delete from queue q where q.id = any (v_waiting) returning q.id, q.flow, q.step)
-  select array_agg(g.id), array_agg((g.flow, g.step, g.id, 'erased', null)::flow_end) filter (where g.flow is not null)
+  select array_agg(g.id), array_agg((g.flow, g.step, g.id, 'erased', null, null)::flow_end) filter (where g.flow is not null)
   into v_gone, v_ends from gone g;
   if v_ends is not null then
     perform note_ends(v_ends);

@@ -13,7 +13,7 @@
 -- work item is looked up by work_queue_id. Jobs of batches are read once a call, from the position where
 -- batches begin, and hashed; the limit tells a planner with old statistics that they are few.
 create function job_result(p_ids uuid[], p_exact boolean default true)
-  returns table (id uuid, status text, result jsonb, error jsonb)
+  returns table (id uuid, status text, result jsonb, error jsonb, task text)
   language sql stable security definer
   set search_path from current
   set plan_cache_mode = force_generic_plan
@@ -26,7 +26,7 @@ as $$
     from (select w.jobs, w.lock_key from work_queue w where w.jobs is not null and w.position >= batches_from() order by w.position limit 10000) w
     cross join lateral unnest(w.jobs) as u (id)
   )
-  select i.id, j.status, j.result, j.error
+  select i.id, j.status, j.result, j.error, j.task
   from (select distinct x.id from unnest(p_ids) as x (id)) i
   cross join lateral (
     select coalesce(
@@ -35,11 +35,11 @@ as $$
                   when not p_exact then 'pending'
                   when q.id in (select b.id from batched b where b.leased) then 'running'
                   when q.id in (select b.id from batched b) then 'ready' else 'pending' end) as status,
-           null::jsonb as result, null::jsonb as error
+           null::jsonb as result, null::jsonb as error, q.task
     from queue q where q.id = i.id
     union all
-    select 'dead', null, (d.errors -> -1) || jsonb_build_object('reason', d.reason) from dead_letter d where d.id = i.id
+    select 'dead', null, (d.errors -> -1) || jsonb_build_object('reason', d.reason), d.task from dead_letter d where d.id = i.id
     union all
-    select h.outcome, h.result, null from history h where h.id = i.id
+    select h.outcome, h.result, null, h.task from history h where h.id = i.id
     limit 1) j
 $$;

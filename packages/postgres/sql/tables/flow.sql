@@ -100,15 +100,16 @@ create table flow_tally (
 create index flow_tally_flow on flow_tally (flow);
 
 -- Ends of a flow's jobs: those with a result, and those that are not done. Signals, too, with the flow's id in
--- place of a job. Kept as long as the flow, however short the retention of the queue is.
+-- place of a job and no task; nor have those a task that are not done. Kept as long as the flow, however short the retention of the queue is.
 create table flow_result (
   flow    uuid    not null,
   step    integer not null,
   job     uuid    not null,
   outcome text    not null check (outcome in ('done', 'dead', 'cancelled', 'expired', 'erased')),
   result  jsonb,
+  task    text collate "C",
   primary key (flow, step, job)
 );
 
 -- The end of a flow's job, as the functions that end jobs collect it for note_ends.
-create type flow_end as (flow uuid, step integer, job uuid, outcome text, result jsonb);
+create type flow_end as (flow uuid, step integer, job uuid, outcome text, result jsonb, task text);

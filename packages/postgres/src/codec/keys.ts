@@ -16,7 +16,7 @@ const keyBytes = 32;
 const aKeyText = /^[A-Za-z0-9+/_-]{43}=?$/;
 
 /** Expected form of a key, in words. */
-export const aKey = `${keyBytes} bytes, as a Buffer, a Uint8Array or base64`;
+export const aKey: string = `${keyBytes} bytes, as a Buffer, a Uint8Array or base64`;
 
 /** Returns a key for `node:crypto`; undefined: it has not the form of one. */
 export function secretOf(key: unknown): KeyObject | undefined {

@@ -33,22 +33,21 @@ export async function release(target: Target, leases: readonly Lease[]): Promise
 
 /** Shows progress of a running job (JSON text, up to 8 KiB). False: the lease was lost. */
 export async function reportProgress(target: Target, lease: Lease, progress: string): Promise<boolean> {
-  return (await reportProgressOfAll(target, [lease], progress)).has(lease.id);
+  return (await reportProgressOfAll(target, [{ ...lease, progress }])).has(lease.id);
 }
 
 /**
- * Shows the same progress for several jobs at once. Ids that are missing from the answer were lost. Locks by
+ * Shows progress (JSON text) of several jobs at once. Ids that are missing from the answer were lost. Locks by
  * id, as everywhere.
  */
 export async function reportProgressOfAll(
   target: Target,
-  leases: readonly Lease[],
-  progress: string,
+  leases: readonly (Lease & { readonly progress: string })[],
 ): Promise<ReadonlySet<string>> {
   const rows = await target.query<{ id: string }>(
-    `select x.id from (select * from unnest($1::uuid[], $2::uuid[]) as x (id, token) order by id) x
-     where ${target.schema}.report_progress(x.id, x.token, $3::jsonb)`,
-    [leases.map(({ id }) => id), leases.map(({ token }) => token), progress],
+    `select x.id from (select * from unnest($1::uuid[], $2::uuid[], $3::text[]) as x (id, token, progress) order by id) x
+     where ${target.schema}.report_progress(x.id, x.token, x.progress::jsonb)`,
+    [leases.map(({ id }) => id), leases.map(({ token }) => token), leases.map(({ progress }) => progress)],
   );
   return new Set(rows.map(({ id }) => id));
 }

@@ -4,6 +4,7 @@ import type { Target } from '../connection/target.ts';
 
 /** State of a job that somebody waits for. */
 export interface JobEnd {
+  readonly task: string;
   readonly status: JobStatus;
   /** Result of a job that is done; null: it has none. */
   readonly result: unknown;
@@ -24,7 +25,7 @@ export async function jobResults(
   exact: boolean,
 ): Promise<ReadonlyMap<string, JobEnd>> {
   const rows = await target.query<JobEnd & { readonly id: string }>(
-    `select id, status, result, error from ${target.schema}.job_result($1::uuid[], $2)`,
+    `select id, status, result, error, task from ${target.schema}.job_result($1::uuid[], $2)`,
     [ids, exact],
   );
   return new Map(rows.map(({ id, ...end }) => [id, end]));

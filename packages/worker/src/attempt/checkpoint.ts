@@ -3,6 +3,7 @@ import { PgQueueError } from '@pgqueue/core';
 import { jobLimits } from '@pgqueue/core/internal';
 import { saveCheckpoint } from '@pgqueue/postgres/internal';
 import type { Attempt } from './attempt.ts';
+import { encodedCheckpoint } from './encoding.ts';
 import { lose } from '../lease/held-leases.ts';
 import { jsonText } from '../lease/json.ts';
 import type { LeaseParts } from './lease-calls.ts';
@@ -28,8 +29,9 @@ export async function keepCheckpoint(
 
 /** Saves the whole checkpoint of a job, its steps and its data. False: its lease was lost. */
 export async function saveText(parts: LeaseParts, attempt: Attempt, text: string): Promise<boolean> {
+  const stored = encodedCheckpoint(parts.codec, attempt.job, text);
   await ownRows([attempt]);
-  const answer = await whileHeld([attempt], () => saveCheckpoint(parts.database, attempt.lease, text));
+  const answer = await whileHeld([attempt], () => saveCheckpoint(parts.database, attempt.lease, stored));
   if (answer?.given === false && attempt.live) lose(attempt, { ...parts, during: 'extend' });
   return answer?.given ?? false;
 }

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { retryPauseMs, unreachable } from '@pgqueue/core/internal';
+import { encodedRows, retryPauseMs, unreachable } from '@pgqueue/core/internal';
 import type { Suspension } from '@pgqueue/postgres/internal';
 import { isTransient, readClock, readWaitedPage, settle, suspendJob } from '@pgqueue/postgres/internal';
 import { Suspended } from '../durable/suspended.ts';
@@ -8,6 +8,7 @@ import { lose } from '../lease/held-leases.ts';
 import { AbortedError } from '../lease/timing.ts';
 import type { Attempt, OpenTransaction } from './attempt.ts';
 import { saveText } from './checkpoint.ts';
+import { decodedPage, encodedCheckpoint } from './encoding.ts';
 import type { LeaseParts } from './lease-calls.ts';
 import { overError, ownRows, throwOver, whileHeld } from './lease-calls.ts';
 import { pageOfLease, tracedRows } from './job-port.ts';
@@ -18,7 +19,7 @@ export function durablePort(
   attempt: Attempt,
 ): Pick<NodePort, 'begin' | 'keep' | 'sleep' | 'wait' | 'waitedPage'> {
   const { memo } = attempt;
-  const { database } = parts;
+  const { database, codec } = parts;
 
   const store = async (name: string, entry: MemoEntry): Promise<void> => {
     const text = memo.textWith({ entry: [name, entry] });
@@ -60,9 +61,9 @@ export function durablePort(
     wait: (name, entry, flow) =>
       memo.inTurn(async () => {
         if (entry.over === true) return;
-        const checkpoint = memo.textWith({ entry: [name, entry] });
+        const checkpoint = encodedCheckpoint(codec, attempt.job, memo.textWith({ entry: [name, entry] }));
         const [first] = flow.steps;
-        const rows = first?.jobs ?? [];
+        const rows = encodedRows(codec, first?.jobs ?? []);
         const ask = (repeat: boolean): Promise<Suspension> =>
           tracedRows(attempt, rows, (jobs) => {
             const steps = flow.steps.map((step) => (step === first ? { ...step, jobs } : step));
@@ -72,8 +73,11 @@ export function durablePort(
         await suspend(parts, attempt, { by, wait: name, ask, onSuspended: () => parts.onAdded(rows) });
         memo.set(name, { ...entry, over: true });
       }),
-    waitedPage: (flow, place) =>
-      pageOfLease(parts, attempt, () => readWaitedPage(database, attempt.lease, { ...place, flow })),
+    waitedPage: async (flow, place, signal) => {
+      const read = (): ReturnType<typeof readWaitedPage> =>
+        readWaitedPage(database, attempt.lease, { ...place, flow });
+      return decodedPage(codec, await pageOfLease(parts, attempt, read), signal);
+    },
   };
 }
 

@@ -1,5 +1,5 @@
-import type { Outcome, Task } from '@pgqueue/core';
-import { isOutcome } from '@pgqueue/core/internal';
+import type { Codec, Outcome, Task } from '@pgqueue/core';
+import { encodedRows, isOutcome } from '@pgqueue/core/internal';
 import { addedRows } from '../flow/added-jobs.ts';
 import type { Ending } from '../lease/ending.ts';
 import type { Attempt } from './attempt.ts';
@@ -16,14 +16,19 @@ export function fansOut(ending: Ending): boolean {
  * Checks the jobs that an attempt adds as it ends, and its result. An ending with invalid ones becomes an error of
  * the handler. Any other ending is returned as it is.
  */
-export async function checkFanOut(task: Task, attempt: Attempt, ending: Ending): Promise<Ending> {
+export async function checkFanOut(
+  { task, codec }: { readonly task: Task; readonly codec: Codec | undefined },
+  attempt: Attempt,
+  ending: Ending,
+): Promise<Ending> {
   const given = ending.kind === 'fan_out' ? ending : fanOutOf(ending);
   if (given === undefined) return ending;
   try {
     const { result } = given;
     await checkReturned(task, result);
     const adding = { key: attempt.job.key, needs: needNames(task) };
-    const rows = 'rows' in given ? given.rows : await addedRows(given.jobs, adding, 'fanOut');
+    const plain = 'rows' in given ? given.rows : await addedRows(given.jobs, adding, 'fanOut');
+    const rows = encodedRows(codec, plain);
     const carried = await spanned([attempt], () =>
       tracedRows(attempt, rows, (traced) => Promise.resolve(traced)),
     );

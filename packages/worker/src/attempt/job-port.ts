@@ -1,6 +1,6 @@
 import type { Task, TaskNeeds } from '@pgqueue/core';
 import type { JobRow } from '@pgqueue/core/internal';
-import { isNeededTask, issueText } from '@pgqueue/core/internal';
+import { encodedRows, isNeededTask, issueText } from '@pgqueue/core/internal';
 import type { PageOfEnds } from '@pgqueue/postgres/internal';
 import { addJobs, jobsJson, readNeedPage, readNeeds } from '@pgqueue/postgres/internal';
 import { carrying, sendingOf, traceSend } from '@pgqueue/telemetry/internal';
@@ -8,6 +8,7 @@ import { neededStep } from '../flow/needs.ts';
 import type { NeededSteps, NodePort } from '../flow/node-port.ts';
 import { lose } from '../lease/held-leases.ts';
 import type { Attempt } from './attempt.ts';
+import { decodedPage } from './encoding.ts';
 import type { LeaseParts } from './lease-calls.ts';
 import { extendLeases, overError, ownRows, whileHeld } from './lease-calls.ts';
 import { ResultError } from './result.ts';
@@ -21,13 +22,14 @@ export function jobPort(
   return {
     needs,
     needPage: async (need, place) => {
-      const { step } = neededStep(needs.steps, need);
+      const { step, name } = neededStep(needs.steps, need);
       const read = (): ReturnType<typeof readNeedPage> =>
         readNeedPage(parts.database, attempt.lease, { ...place, step });
-      return checkedPage(task, need, await pageOfLease(parts, attempt, read));
+      return checkedPage(task, need, decodedPage(parts.codec, await pageOfLease(parts, attempt, read), name));
     },
-    addJobs: async (rows) => {
-      if (rows.length === 0) return attempt.live;
+    addJobs: async (plain) => {
+      if (plain.length === 0) return attempt.live;
+      const rows = encodedRows(parts.codec, plain);
       await ownRows([attempt]);
       let tried = false;
       const answer = await tracedRows(attempt, rows, (carried) =>

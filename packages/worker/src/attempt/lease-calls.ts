@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import type { JobLogger, Observer, Settle, TransactionClient } from '@pgqueue/core';
+import type { Codec, JobLogger, Observer, Settle, TransactionClient } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
 import type { JobRow } from '@pgqueue/core/internal';
 import { retryPauseMs } from '@pgqueue/core/internal';
@@ -14,6 +14,7 @@ import {
   settleWithin,
 } from '@pgqueue/postgres/internal';
 import type { Attempt, OpenTransaction } from './attempt.ts';
+import { encodedProgress, encodedResult } from './encoding.ts';
 import { AbortedError } from '../lease/timing.ts';
 import { lose } from '../lease/held-leases.ts';
 import type { WorkerLogger } from '../options.ts';
@@ -24,6 +25,8 @@ export interface LeaseParts {
   /** Connections for statements about leases; they are never given to handlers. */
   readonly database: Target;
   readonly transactions: Transactions;
+  /** Encodes what is stored of jobs; undefined: it is stored as it is. */
+  readonly codec: Codec | undefined;
   readonly logger: WorkerLogger | undefined;
   readonly observe: Observer;
   /** Called when a handler's own transaction has settled the job as done. */
@@ -82,8 +85,11 @@ export async function showProgress(
 ): Promise<boolean> {
   await ownRows(attempts);
   const answer = await whileHeld(attempts, (held) => {
-    const leases = held.map(({ lease }) => lease);
-    return reportProgressOfAll(parts.database, leases, progress);
+    const shown = held.map(({ lease }) => ({
+      ...lease,
+      progress: encodedProgress(parts.codec, lease, progress),
+    }));
+    return reportProgressOfAll(parts.database, shown);
   });
   if (answer === undefined) return false;
   for (const attempt of answer.asked) {
@@ -190,12 +196,12 @@ async function commitWith<Result>(
   attempts: Attempts,
   run: (seal: (executor: Executor, results?: Results) => Promise<void>) => Promise<Ran<Result>>,
 ): Promise<Result> {
-  let done = doneWith(attempts, []);
+  let done = doneWith(parts, attempts, []);
   throwOver(attempts);
   await ownRows(attempts);
   let begun = false;
   const ran = await run(async (executor, results = []) => {
-    done = doneWith(attempts, results);
+    done = doneWith(parts, attempts, results);
     if (!begun || attempts.some(({ over }) => over)) throwOver(attempts);
     for (const attempt of attempts) attempt.beginCommit();
     begun = true;
@@ -222,9 +228,10 @@ async function commitWith<Result>(
   throw 'error' in ran ? ran.error : new Error('the transaction that settled the job did not commit');
 }
 
-function doneWith(attempts: Attempts, results: Results): readonly SettleRequest[] {
-  return attempts.map(({ job: { id, token }, waitedMs }, index) => {
-    return { id, token, outcome: 'done', delayMs: null, data: results[index] ?? null, waitedMs };
+function doneWith({ codec }: LeaseParts, attempts: Attempts, results: Results): readonly SettleRequest[] {
+  return attempts.map(({ job, waitedMs }, index) => {
+    const { data } = encodedResult(codec, job, results[index] ?? null);
+    return { id: job.id, token: job.token, outcome: 'done', delayMs: null, data, waitedMs };
   });
 }
 

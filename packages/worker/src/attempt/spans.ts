@@ -1,16 +1,24 @@
-import { startBundle } from '@pgqueue/telemetry/internal';
+import type { Codec } from '@pgqueue/core';
+import type { ClaimedJob } from '@pgqueue/core/internal';
+import type { AttemptSpan } from '@pgqueue/telemetry/internal';
+import { startAttempt, startBundle } from '@pgqueue/telemetry/internal';
 import type { Attempt } from './attempt.ts';
+import { concealed } from './concealed.ts';
 import type { Conclusion } from './to-settlement.ts';
 
 /**
  * Calls a handler within the span of its attempt. A call for several attempts gets a span that is linked to
  * all of their enqueues.
  */
-export function spanned<Returned>(attempts: readonly Attempt[], run: () => Returned): Returned {
+export function spanned<Returned>(
+  attempts: readonly Attempt[],
+  run: () => Returned,
+  codec?: Codec,
+): Returned {
   const [only] = attempts;
   if (only?.span === undefined) return run();
   if (attempts.length === 1) return only.span.run(run);
-  const span = startBundle(attempts.map(({ job }) => job));
+  const span = concealedSpan(codec, startBundle(attempts.map(({ job }) => job)));
   if (span === undefined) return run();
   try {
     const returned = span.run(run);
@@ -23,6 +31,20 @@ export function spanned<Returned>(attempts: readonly Attempt[], run: () => Retur
     span.end('threw', error);
     throw error;
   }
+}
+
+/** Opens the span of an attempt; undefined: nobody traces. */
+export function spanOfAttempt(codec: Codec | undefined, job: ClaimedJob): AttemptSpan | undefined {
+  return concealedSpan(codec, startAttempt(job));
+}
+
+/** Keeps the texts of errors out of a span, if the codec encodes them. */
+function concealedSpan(codec: Codec | undefined, span: AttemptSpan | undefined): AttemptSpan | undefined {
+  if (span === undefined || codec?.errors !== true) return span;
+  return {
+    run: span.run,
+    end: (outcome, error) => span.end(outcome, error === undefined ? undefined : concealed(error)),
+  };
 }
 
 /**

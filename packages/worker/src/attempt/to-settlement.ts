@@ -1,10 +1,19 @@
 import type { Ending } from '../lease/ending.ts';
-import type { AbortReason, Backoff, ErrorData, RetryOptions } from '@pgqueue/core';
+import type { AbortReason, Backoff, Codec, ErrorData, RetryOptions } from '@pgqueue/core';
 import type { ClaimedJob } from '@pgqueue/core/internal';
 import { PgQueueError } from '@pgqueue/core';
-import { backoffOf, errorData, isOutcome, retryDelayMs, unreachable } from '@pgqueue/core/internal';
+import {
+  backoffOf,
+  encodedError,
+  errorData,
+  isOutcome,
+  placeOf,
+  retryDelayMs,
+  unreachable,
+} from '@pgqueue/core/internal';
 import type { SettleRequest } from '@pgqueue/postgres/internal';
 import { jobsJson } from '@pgqueue/postgres/internal';
+import { encodedResult, isKeyMissing, keyDelayMs } from './encoding.ts';
 import { ResultError } from './result.ts';
 import { resultText } from '../lease/json.ts';
 
@@ -15,7 +24,9 @@ export type Conclusion =
   | { readonly kind: 'crash'; readonly why: string };
 
 export interface EndingInput {
-  readonly job: Pick<ClaimedJob, 'id' | 'token' | 'tries' | 'retry'>;
+  readonly job: Pick<ClaimedJob, 'id' | 'task' | 'token' | 'tries' | 'retry'>;
+  /** Encodes results, and errors that quote values; undefined: they are stored as they are. */
+  readonly codec?: Codec | undefined;
   readonly ending: Ending;
   /** Retry policy of the task, for jobs without their own. */
   readonly retry: RetryOptions;
@@ -56,14 +67,18 @@ function concludeFreely(input: EndingInput): Conclusion {
     case 'threw': {
       if (isOutcome(ending.error)) return concludeOutcome(input, ending.error);
       if (aborted === 'shutdown' || aborted === 'node_silent') return { kind: 'release' };
+      if (isKeyMissing(ending.error))
+        return settle(input, { outcome: 'snooze', delayMs: keyDelayMs(input.random) });
       const data = { kind: 'error', ...storedError(ending.error) };
-      return settle(input, { outcome: 'retry', data, delayMs: delayOf(input), error: ending.error });
+      const quotes = ending.error instanceof ResultError;
+      return settle(input, { outcome: 'retry', data, quotes, delayMs: delayOf(input), error: ending.error });
     }
     case 'invalid': {
       const message = `the payload does not fit: ${ending.problems.join('; ')}`;
       return settle(input, {
         outcome: 'dead',
         data: { ...errorData(message), kind: 'invalid' },
+        quotes: true,
         // The problems may quote the payload: they are stored with the job, but go into no log.
         error: 'the payload does not fit',
       });
@@ -119,27 +134,33 @@ function concludeOutcome(input: EndingInput, outcome: unknown): Conclusion {
  * Settles the job as done, even if its result cannot be stored: its effects have happened, so it must not run
  * again. The history keeps the problem instead of the result.
  */
-function done({ job: { id, token }, waitedMs = 0 }: EndingInput, value: unknown, jobs?: string): Conclusion {
-  const { text, problem } = resultText(value);
+function done({ job, codec, waitedMs = 0 }: EndingInput, value: unknown, jobs?: string): Conclusion {
+  const { id, token } = job;
+  const { text, problem: unsaid } = resultText(value);
   // Most handlers return nothing; then nothing is sent or stored.
-  const data = text === 'null' ? null : text;
+  const { data, problem = unsaid } = encodedResult(codec, job, text === 'null' ? null : text);
   const settlement: SettleRequest = { id, token, outcome: 'done', delayMs: null, data, waitedMs, jobs };
   if (problem === undefined) return { kind: 'settle', settlement };
   return { kind: 'settle', settlement, error: new Error(problem) };
 }
 
 function settle(
-  { job: { id, token }, ranMs, waitedMs = 0 }: EndingInput,
+  { job, codec, ranMs, waitedMs = 0 }: EndingInput,
   end: {
     readonly outcome: SettleRequest['outcome'];
     readonly data?: object;
+    /** The data quote values of the job: they are encoded, whatever the codec does with errors. */
+    readonly quotes?: boolean;
     readonly delayMs?: number;
     readonly error?: unknown;
   },
 ): Conclusion {
-  const { outcome, data, delayMs = null, error } = end;
+  const { id, token } = job;
+  const { outcome, data, quotes = false, delayMs = null, error } = end;
   const kept = ranMs === undefined ? data : data && { ...data, ms: Math.round(ranMs) };
-  const text = kept === undefined ? null : JSON.stringify(kept);
+  const encodes = codec !== undefined && (codec.errors || quotes);
+  const stored = kept && (encodes ? encodedError(codec, kept, placeOf(job, 'error')) : kept);
+  const text = stored === undefined ? null : JSON.stringify(stored);
   const settlement: SettleRequest = { id, token, outcome, delayMs, data: text, waitedMs };
   return { kind: 'settle', settlement, ...(error === undefined ? {} : { error }) };
 }

@@ -131,7 +131,7 @@ async function waitForSignal(
   const entry = await port.begin(name, 'signal');
   const begun: FlowEntry = entry?.kind === 'signal' ? entry : { kind: 'signal' };
   await port.wait(name, begun, signalFlowRow(flow, { ...job, name }, timeoutMs));
-  const { ends } = await port.waitedPage(flow, { after: null, max: 1 });
+  const { ends } = await port.waitedPage(flow, { after: null, max: 1 }, name);
   const [end] = ends;
   if (end === undefined) {
     const why = 'has no value: its time is over, or the wait was cancelled';

@@ -36,10 +36,11 @@ export interface NodePort {
    */
   readonly wait: (name: string, entry: FlowEntry, flow: FlowRow) => Promise<void>;
   /**
-   * Reads a page of the ends of the jobs of a flow that the job has waited for.
+   * Reads a page of the ends of the jobs of a flow that the job has waited for. `signal`: the name of the signal that the flow
+   * waits for.
    * @throws {AbortedError} the lease was lost
    */
-  readonly waitedPage: (flow: string, place: PagePlace) => Promise<PageOfEnds>;
+  readonly waitedPage: (flow: string, place: PagePlace, signal?: string) => Promise<PageOfEnds>;
 }
 
 /** Part of a job's memo: a step, or a wait. */

@@ -34,7 +34,8 @@ export function childContext(
     keep: async (name, text) => void (await peer().call('keep', name, text)),
     sleep: async (name, ms) => void (await peer().call('sleep', name, ms)),
     wait: async (name, entry, flow) => void (await peer().call('wait', name, entry, flow)),
-    waitedPage: async (flow, place) => (await peer().call('waitedPage', flow, place)) as PageOfEnds,
+    waitedPage: async (flow, place, signal) =>
+      (await peer().call('waitedPage', flow, place, signal)) as PageOfEnds,
   };
   const misfit = (problems: readonly string[], message: string): Error => new ResultError(problems, message);
 

@@ -10,13 +10,14 @@ export function resultText(value: unknown): { readonly text: string; readonly pr
   try {
     const text = jsonText(value);
     if (Buffer.byteLength(text) <= resultBytesMax) return { text };
-    return refused(`it has more than ${resultBytesMax} bytes`);
+    return unstorable(`it has more than ${resultBytesMax} bytes`);
   } catch (error) {
-    return refused(error instanceof Error ? error.message : String(error));
+    return unstorable(error instanceof Error ? error.message : String(error));
   }
 }
 
-function refused(why: string): { readonly text: string; readonly problem: string } {
+/** Returns what is stored in place of a result, and its problem. */
+export function unstorable(why: string): { readonly text: string; readonly problem: string } {
   const problem = `the handler's result can't be stored as JSON: ${why}`;
   return { text: jsonText({ pgqueue_error: problem }), problem };
 }

@@ -53,7 +53,7 @@ export interface WorkerSteps {
 export function createWorkerSteps(options: WorkerOptions): WorkerSteps {
   const stepped = { ...options, listen: false, heartbeatThread: false, blockedMs: 0 };
   const settings = workerSettings(stepped);
-  const { observe, handlers, logger, node } = settings;
+  const { observe, handlers, logger, node, codec } = settings;
   const databaseOptions = connectionOptions(stepped);
   const onError = (error: Error): void => observe({ type: 'database.error', during: 'idle', error });
   const connectionsMax = options.connectionsMax ?? 10;
@@ -83,6 +83,7 @@ export function createWorkerSteps(options: WorkerOptions): WorkerSteps {
   const common = {
     database,
     transactions,
+    codec,
     logger,
     observe,
     handlers,

@@ -58,6 +58,7 @@ export function runAttempt(options: LoneAttemptOptions): LoneAttempt {
     floating,
     database,
     transactions,
+    codec: undefined,
     logger,
     onNext: () => {},
   });

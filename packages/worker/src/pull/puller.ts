@@ -1,6 +1,14 @@
-import type { Duration } from '@pgqueue/core';
+import type { Codec, Duration } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
-import { backoffOf, durationMs, errorData, retryDelayMs, retryPauseMs } from '@pgqueue/core/internal';
+import {
+  backoffOf,
+  durationMs,
+  encodedError,
+  errorData,
+  placeOf,
+  retryDelayMs,
+  retryPauseMs,
+} from '@pgqueue/core/internal';
 import type { Page, PeekedJob, ScanOptions, WaitingJob } from '@pgqueue/postgres';
 import type { SettleRequest, SettleVerdict } from '@pgqueue/postgres/internal';
 import {
@@ -13,12 +21,14 @@ import {
   scanJobs,
   settle,
 } from '@pgqueue/postgres/internal';
+import { encodedResult } from '../attempt/encoding.ts';
 import { unitsOf } from '../lease/unit.ts';
 import type { Claimed } from '../claim/claims.ts';
 import { createClaims } from '../claim/claims.ts';
 import { jsonText } from '../lease/json.ts';
 import { createMembership } from '../node/node.ts';
 import { createLowWater, createPace } from '../claim/poll-interval.ts';
+import { createDecoder } from './decoder.ts';
 import { persistently } from '../settle/retry-transient.ts';
 import type { PulledJob } from './pulled-lease.ts';
 import { PulledLease } from './pulled-lease.ts';
@@ -45,6 +55,8 @@ class PullerNode implements Puller {
   readonly #hints: ReturnType<typeof createHints>;
   readonly #lowWater = createLowWater();
   readonly #waits = new Set<() => void>();
+  readonly #codec: Codec | undefined;
+  readonly #decode: ReturnType<typeof createDecoder>;
   #asked = 0;
   #started: Promise<void> | undefined;
   #closed: Promise<void> | undefined;
@@ -53,6 +65,7 @@ class PullerNode implements Puller {
   constructor(settings: NodeSettings, options: PullerOptions) {
     this.#slots = settings.slots;
     this.node = settings.node;
+    this.#codec = settings.codec;
     this.#membership = createMembership({
       settings,
       databaseOptions: connectionOptions(options),
@@ -65,6 +78,7 @@ class PullerNode implements Puller {
     });
     const { database } = this.#membership;
     this.#claims = createClaims({ ...this.#membership, node: this.node, observe: settings.observe });
+    this.#decode = createDecoder({ ...settings, database });
     this.#hints = createHints(database, database.schema, 'done', 10);
   }
 
@@ -104,20 +118,26 @@ class PullerNode implements Puller {
     if (result instanceof Error) {
       throw new PgQueueError('configuration', 'ack: an Error is no result: give it to nack(job, error)');
     }
-    const data = jsonText(result);
-    return this.#settle(list(jobs), (verdicts) => verdicts, { outcome: 'done', delayMs: null, data });
+    const text = jsonText(result);
+    return this.#settle(
+      list(jobs),
+      (verdicts) => verdicts,
+      (job) => ({ outcome: 'done', delayMs: null, data: storedResult(this.#codec, job, text) }),
+    );
   }
 
   async nack(job: PulledJob, error: unknown, after?: Duration): ReturnType<Puller['nack']> {
     const policyMs = retryDelayMs(job.retry ?? backoffOf({}), job.tries + 1, Math.random());
     const delayMs = after === undefined ? policyMs : durationMs(after, 'delay');
-    const data = JSON.stringify({ kind: 'error', ...errorData(error) });
+    const told = { kind: 'error', ...errorData(error) };
+    const codec = this.#codec;
+    const stored = codec?.errors === true ? encodedError(codec, told, placeOf(job, 'error')) : told;
     let verdict: SettleVerdict | undefined;
-    await this.#settle([job], (verdicts) => (verdict = verdicts.get(job.id)), {
-      outcome: 'retry',
-      delayMs,
-      data,
-    });
+    await this.#settle(
+      [job],
+      (verdicts) => (verdict = verdicts.get(job.id)),
+      () => ({ outcome: 'retry', delayMs, data: JSON.stringify(stored) }),
+    );
     if (verdict === undefined) return 'stale';
     return verdict === 'repeated' ? 'retry' : verdict;
   }
@@ -183,8 +203,10 @@ class PullerNode implements Puller {
     if (this.#closed !== undefined) throw closed(this.node); // leaving releases these jobs
     const tookMs = performance.now() - claimedAt;
     this.#lowWater.saw({ last: jobs.at(-1)?.position, filled: unitsOf(jobs).length >= free, tookMs });
-    const leases = jobs.map((job) => new PulledLease(job, claimedAt));
+    const { readable, end } = this.#decode(jobs);
+    const leases = readable.map((job) => new PulledLease(job, claimedAt));
     for (const lease of leases) this.#leases.add(lease);
+    await end();
     return leases.map(({ job }) => job);
   }
 
@@ -201,9 +223,9 @@ class PullerNode implements Puller {
   async #settle(
     jobs: readonly PulledJob[],
     hear: (verdicts: ReadonlyMap<string, SettleVerdict>) => void,
-    end: Pick<SettleRequest, 'outcome' | 'delayMs' | 'data'>,
+    endOf: (job: PulledJob) => Pick<SettleRequest, 'outcome' | 'delayMs' | 'data'>,
   ): Promise<Pulled> {
-    const settlements = jobs.map(({ id, token }) => ({ id, token, ...end }));
+    const settlements = jobs.map((job) => ({ id: job.id, token: job.token, ...endOf(job) }));
     const verdicts = await this.#away(jobs, (repeat) =>
       settle(this.#membership.database, settlements, { repeat }),
     );
@@ -281,4 +303,12 @@ function list(jobs: Jobs): readonly PulledJob[] {
 
 function closed(node: string): PgQueueError {
   return new PgQueueError('node_ended', `puller ${node} was closed: create another one`);
+}
+
+/** @throws {PgQueueError} `configuration`: the result is too long once it is encoded */
+function storedResult(codec: Codec | undefined, job: PulledJob, text: string): string | null {
+  if (codec === undefined) return text;
+  const { data, problem } = encodedResult(codec, job, text === 'null' ? null : text);
+  if (problem !== undefined) throw new PgQueueError('configuration', `ack: ${problem}`);
+  return data;
 }

@@ -3,7 +3,7 @@ import type { ClaimedJob, JobRow } from '@pgqueue/core/internal';
 import { countByTask } from '@pgqueue/core/internal';
 import type { Hints, Lease, SettleRequest } from '@pgqueue/postgres/internal';
 import { crashJob } from '@pgqueue/postgres/internal';
-import { isTracing, startAttempt } from '@pgqueue/telemetry/internal';
+import { isTracing } from '@pgqueue/telemetry/internal';
 import type { AttemptEvents, Leased } from '../attempt/attempt.ts';
 import { Attempt } from '../attempt/attempt.ts';
 import type { Bagged } from '../lease/bag.ts';
@@ -19,7 +19,7 @@ import type { Isolation } from '../isolation/isolation.ts';
 import type { Floating } from '../attempt/unhandled-rejections.ts';
 import type { Held } from '../lease/held-leases.ts';
 import type { LeaseParts } from '../attempt/lease-calls.ts';
-import { endSpan, spanned } from '../attempt/spans.ts';
+import { endSpan, spanned, spanOfAttempt } from '../attempt/spans.ts';
 import type { WorkerSettings } from '../options.ts';
 import { persistently } from '../settle/retry-transient.ts';
 import type { AttemptEnding, RunParts } from './run.ts';
@@ -30,6 +30,7 @@ import type { Untold } from './untold.ts';
 import { createUntold } from './untold.ts';
 import type { Ended, Settled, Told } from '../lease/ended.ts';
 import { runSingly } from './run-job.ts';
+import { tellUnread } from './unread.ts';
 
 export interface ExecutorParts extends Omit<LeaseParts, 'onCommitted' | 'onSuspended' | 'onAdded'> {
   readonly handlers: WorkerSettings['handlers'];
@@ -159,9 +160,9 @@ export function createExecutor(parts: ExecutorParts): AttemptExecutor {
   };
 }
 
-function announce(attempt: Attempt, { observe, watched }: EndingParts): void {
+function announce(attempt: Attempt, { observe, watched, codec }: EndingParts): void {
   const { job } = attempt;
-  if (watched.traced) attempt.span = startAttempt(job);
+  if (watched.traced) attempt.span = spanOfAttempt(codec, job);
   if (!watched.heard) return;
   const waitedMs = Math.max(0, Date.now() - job.created.getTime());
   const { id, queue, task, key, tries, crashes } = job;
@@ -172,12 +173,16 @@ function announce(attempt: Attempt, { observe, watched }: EndingParts): void {
  * Returns how handlers are called: watched, so that a handler that blocks or leaves a rejection unhandled is
  * known.
  */
-function callsOf({ blocked, floating }: ExecutorParts): Pick<RunParts, 'call' | 'callOne' | 'callInTurn'> {
+function callsOf({
+  blocked,
+  floating,
+  codec,
+}: ExecutorParts): Pick<RunParts, 'call' | 'callOne' | 'callInTurn'> {
   const call: RunParts['call'] = (called, run) => {
     const first = called[0];
     if (first === undefined) return run();
     if (first.span === undefined) return blocked.call(first.job, () => floating.run(called, run));
-    return blocked.call(first.job, () => floating.run(called, () => spanned(called, run)));
+    return blocked.call(first.job, () => floating.run(called, () => spanned(called, run, codec)));
   };
   // Serves most jobs without a closure.
   const callBy =
@@ -228,9 +233,7 @@ function endAll(parts: EndingParts, endings: readonly AttemptEnding[]): void {
   const nowMs = performance.now();
   for (const { attempt, ending } of endings) {
     const { job } = attempt;
-    if (ending.kind === 'invalid') {
-      observe({ type: 'job.invalid', job: job.id, task: job.task, problems: ending.problems });
-    }
+    tellUnread(observe, job, ending);
     if (!attempt.finish()) {
       if (attempt.committed) tellLate(parts, attempt, ending);
       continue;
@@ -245,6 +248,7 @@ function endAll(parts: EndingParts, endings: readonly AttemptEnding[]): void {
       aborted: attempt.aborted,
       random: Math.random(),
       ranMs: durationMs,
+      codec: parts.codec,
       waitedMs: attempt.waitedMs,
     };
     const conclusion = concludeAny(input);
@@ -340,7 +344,9 @@ async function crash(parts: EndingParts, attempt: Attempt, why: string): Promise
   parts.untold.add(attempt);
   try {
     await attempt.batch?.apart();
-    verdict = await persistently(() => crashJob(parts.database, attempt.lease, why));
+    // it may quote the last words of the process
+    const told = parts.codec?.errors === true ? why.replace(/:.*/s, '') : why;
+    verdict = await persistently(() => crashJob(parts.database, attempt.lease, told));
   } catch (error) {
     parts.observe({ type: 'database.error', during: 'crash', error });
     return;

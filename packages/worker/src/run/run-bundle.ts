@@ -1,4 +1,4 @@
-import type { BatchTaskHandler, Task } from '@pgqueue/core';
+import type { BatchTaskHandler, Codec, Task } from '@pgqueue/core';
 import type { Attempt, Leased } from '../attempt/attempt.ts';
 import { batchOf } from '../attempt/batch.ts';
 import { batchContextOf, batchJob, createBatchSignal } from './bundle-context.ts';
@@ -51,7 +51,11 @@ export async function runBatch(
     const jobs = fit.map(({ attempt, ...given }) => batchJob(attempt, given));
     const bundle = { task, attempts: handed, jobs, signal: whole.signal };
     const call = (): unknown => handler(jobs, batchContextOf(parts, bundle));
-    parts.end(await withLeftOpen(await endingsOf(task, handed, () => parts.call(handed, call))));
+    parts.end(
+      await withLeftOpen(
+        await endingsOf({ task, codec: parts.codec }, handed, () => parts.call(handed, call)),
+      ),
+    );
   } catch (error) {
     parts.end(attempts.map((attempt) => ({ attempt, ending: { kind: 'threw', error } })));
   } finally {
@@ -66,8 +70,9 @@ export async function runBatch(
 async function fitOf(parts: RunParts, task: Task, attempts: readonly Attempt[]): Promise<readonly Fit[]> {
   const checks = await Promise.all(
     attempts.map(async (attempt) => {
-      const checked = await checkPayload(task, attempt.job);
-      return { attempt, checked, checkpoint: await keptCheckpoint(parts, task, attempt) };
+      const checked = await checkPayload(task, attempt.job, parts.codec);
+      const checkpoint = checked.kind === 'payload' ? await keptCheckpoint(parts, task, attempt) : null;
+      return { attempt, checked, checkpoint };
     }),
   );
   const fit: Fit[] = [];
@@ -80,9 +85,15 @@ async function fitOf(parts: RunParts, task: Task, attempts: readonly Attempt[]):
   return fit;
 }
 
+/** Judge of endings: the schemas of the task, and the codec of the jobs that are added. */
+interface Judged {
+  readonly task: Task;
+  readonly codec: Codec | undefined;
+}
+
 /** Calls the handler, and returns the endings of its jobs; never rejects. */
 async function endingsOf(
-  task: Task,
+  of: Judged,
   attempts: readonly Attempt[],
   call: () => unknown,
 ): Promise<readonly AttemptEnding[]> {
@@ -94,7 +105,7 @@ async function endingsOf(
     return await Promise.all(
       attempts.map(async (attempt, index) => {
         const ending = endings[index] ?? { kind: 'returned', value: undefined };
-        return { attempt, ending: attempt.over ? ending : await checked(task, attempt, ending) };
+        return { attempt, ending: attempt.over ? ending : await checked(of, attempt, ending) };
       }),
     );
   } catch (error) {
@@ -103,8 +114,9 @@ async function endingsOf(
 }
 
 /** Checks the jobs that a job adds, and fails a job whose result does not fit the schema of its task. */
-async function checked(task: Task, attempt: Attempt, ending: Ending): Promise<Ending> {
-  if (fansOut(ending)) return checkFanOut(task, attempt, ending);
+async function checked(of: Judged, attempt: Attempt, ending: Ending): Promise<Ending> {
+  const { task } = of;
+  if (fansOut(ending)) return checkFanOut(of, attempt, ending);
   if (task.checkResult === undefined || ending.kind !== 'returned') return ending;
   try {
     await checkReturned(task, ending.value);

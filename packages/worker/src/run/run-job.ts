@@ -61,7 +61,7 @@ export async function runSingly(
     try {
       parts.announce(attempt);
       if (batch?.fate(job) === 'cancelled') throw cancelled(attempt);
-      const checking = found === undefined ? unknown(job) : checkPayload(found.task, job);
+      const checking = found === undefined ? unknown(job) : checkPayload(found.task, job, parts.codec);
       const checked = 'kind' in checking ? checking : await checking;
       if (found === undefined || checked.kind !== 'payload') ending = checked as Exclude<Checked, Payload>;
       else {
@@ -86,7 +86,8 @@ export async function runSingly(
     } catch (error) {
       ending = { kind: 'threw', error };
     }
-    if (found !== undefined && fansOut(ending)) ending = await checkFanOut(found.task, attempt, ending);
+    if (found !== undefined && fansOut(ending))
+      ending = await checkFanOut({ task: found.task, codec: parts.codec }, attempt, ending);
     try {
       if (attempt.open !== undefined) parts.end(await withLeftOpen([{ attempt, ending }]));
       else if (ending === plain) parts.endPlain(attempt);

@@ -1,9 +1,10 @@
-import type { JobContext, Parsed, Task } from '@pgqueue/core';
+import type { Codec, JobContext, Parsed, Task } from '@pgqueue/core';
 import type { ClaimedJob } from '@pgqueue/core/internal';
 import { shapeProblem } from '@pgqueue/core/internal';
 import type { Attempt, AttemptEvents, Leased } from '../attempt/attempt.ts';
 import type { Ending } from '../lease/ending.ts';
 import type { Isolation } from '../isolation/isolation.ts';
+import { decodeJob } from '../attempt/encoding.ts';
 import type { LeaseParts } from '../attempt/lease-calls.ts';
 
 /** Ending of one attempt. The endings of a bundle are reported together. */
@@ -62,11 +63,17 @@ export type Checked =
   | { readonly kind: 'payload'; readonly payload: unknown }
   | Extract<Ending, { readonly kind: 'invalid' | 'threw' }>;
 
-/** Brings a payload to the current version, and validates it; never throws. */
+/**
+ * Decodes a job, brings its payload to the current version, and validates it; never throws. `codec`: undefined: it is stored as
+ * it is.
+ */
 export function checkPayload(
   task: Task,
-  job: Pick<ClaimedJob, 'payload' | 'payloadVersion'>,
+  job: Pick<ClaimedJob, 'id' | 'task' | 'payload' | 'payloadVersion' | 'checkpoint'>,
+  codec: Codec | undefined,
 ): Promise<Checked> | Checked {
+  const undecoded = codec === undefined ? undefined : decodeJob(codec, job);
+  if (undecoded !== undefined) return undecoded;
   const dangerous = shapeProblem(job.payload);
   if (dangerous !== undefined) return { kind: 'invalid', problems: [`it ${dangerous}`] };
   let payload: unknown;

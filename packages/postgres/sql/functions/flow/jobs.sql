@@ -103,10 +103,10 @@ create function note_ends(p_ends flow_end[]) returns void
   set enable_mergejoin = off
 as $$
 begin
-  insert into flow_result as r (flow, step, job, outcome, result)
-  select e.flow, e.step, e.job, e.outcome, e.result from unnest(p_ends) e
+  insert into flow_result as r (flow, step, job, outcome, result, task)
+  select e.flow, e.step, e.job, e.outcome, e.result, e.task from unnest(p_ends) e
   where e.outcome <> 'done' or e.result is not null
-  on conflict (flow, step, job) do update set outcome = excluded.outcome, result = excluded.result;
+  on conflict (flow, step, job) do update set outcome = excluded.outcome, result = excluded.result, task = excluded.task;
   insert into flow_tally (flow, step, done, failed, other)
   select e.flow, e.step, count(*) filter (where e.outcome = 'done'), count(*) filter (where e.outcome = 'dead'),
          count(*) filter (where e.outcome not in ('done', 'dead'))

@@ -11,9 +11,9 @@ create function flow_state(p_ids uuid[]) returns table (id uuid, name text, stat
 as $$ select f.id, f.name, f.state, f.reason, f.ended from flow f where f.id = any (p_ids) $$;
 
 -- Lists the ends of a step's jobs in the order of job ids, from behind p_after on: those with a result, and those
--- that are not done. A signal is listed with the flow's id.
+-- that are not done. A signal is listed with the flow's id, and without a task.
 create function flow_results(p_flow uuid, p_step integer, p_after uuid default null, p_max integer default 1000)
-  returns table (job uuid, outcome text, result jsonb)
+  returns table (job uuid, outcome text, result jsonb, task text)
   language sql stable security definer
   set search_path from current
   set jit = off
@@ -21,7 +21,7 @@ create function flow_results(p_flow uuid, p_step integer, p_after uuid default n
   set enable_hashjoin = off
   set enable_mergejoin = off
 as $$
-  select r.job, r.outcome, r.result from flow_result r
+  select r.job, r.outcome, r.result, r.task from flow_result r
   where r.flow = p_flow and r.step = p_step and r.job > coalesce(p_after, '00000000-0000-0000-0000-000000000000')
   order by r.job limit p_max
 $$;
@@ -46,7 +46,7 @@ $$;
 
 -- Lists results of a step that the step of a running job waited for (flow_results), for the holder of its token.
 create function need_results(p_id uuid, p_token uuid, p_step integer, p_after uuid default null, p_max integer default 1000)
-  returns table (job uuid, outcome text, result jsonb)
+  returns table (job uuid, outcome text, result jsonb, task text)
   language sql stable security definer
   set search_path from current
   set jit = off
@@ -54,7 +54,7 @@ create function need_results(p_id uuid, p_token uuid, p_step integer, p_after uu
   set enable_hashjoin = off
   set enable_mergejoin = off
 as $$
-  select r.job, r.outcome, r.result
+  select r.job, r.outcome, r.result, r.task
   from needs_of(p_id, p_token) n, queue q, flow_results(q.flow, p_step, p_after, p_max) r
   where n.step = p_step and q.id = p_id
   order by r.job
@@ -62,7 +62,7 @@ $$;
 
 -- Lists results of the flow that a running job has waited for (flow_results), for the holder of its token.
 create function own_results(p_id uuid, p_token uuid, p_flow uuid, p_step integer, p_after uuid default null, p_max integer default 1000)
-  returns table (job uuid, outcome text, result jsonb)
+  returns table (job uuid, outcome text, result jsonb, task text)
   language sql stable security definer
   set search_path from current
   set jit = off
@@ -70,7 +70,7 @@ create function own_results(p_id uuid, p_token uuid, p_flow uuid, p_step integer
   set enable_hashjoin = off
   set enable_mergejoin = off
 as $$
-  select r.job, r.outcome, r.result
+  select r.job, r.outcome, r.result, r.task
   from flow f, flow_results(f.id, p_step, p_after, p_max) r
   where f.id = p_flow and f.waiter = p_id
     and (select w.id from work_item w where w.id = p_id and w.lock_token = p_token limit 1) is not null

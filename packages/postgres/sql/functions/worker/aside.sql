@@ -45,7 +45,7 @@ begin
          token, unique_key, attributes, payload, retry, trace, errors, flow, step) = (select excluded.*)
   returning flow, step into v_flow, v_step;
   if v_flow is not null then
-    perform note_ends(array[(v_flow, v_step, p_id, 'dead', null)::flow_end]);
+    perform note_ends(array[(v_flow, v_step, p_id, 'dead', null, null)::flow_end]);
   end if;
   return true;
 exception when others then
@@ -139,7 +139,7 @@ begin
       from gone g
       where coalesce((select c.retention from queue_config c where c.queue = g.queue), interval '7 days') > interval '0'
       returning 1)
-    select count(*), array_agg((g.flow, g.step, g.id, 'expired', null)::flow_end) filter (where g.flow is not null)
+    select count(*), array_agg((g.flow, g.step, g.id, 'expired', null, null)::flow_end) filter (where g.flow is not null)
     into v_count, v_ends from gone g;
     if v_ends is not null then
       perform note_ends(v_ends);

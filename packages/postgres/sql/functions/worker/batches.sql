@@ -268,7 +268,7 @@ begin
   )
   select array_agg(g.position order by g.before), array_agg(cardinality(g.jobs) order by g.before),
          case when v_feeds then (select array_agg(m.busy_ms order by m.n) from members m) end,
-         (select array_agg((e.flow, e.step, e.id, 'done', p_data[e.n])::flow_end) filter (where e.flow is not null) from ended e)
+         (select array_agg((e.flow, e.step, e.id, 'done', p_data[e.n], e.task)::flow_end) filter (where e.flow is not null) from ended e)
   into v_settled, v_sizes, v_busy, v_ends from gone g;
   if v_busy is not null then
     insert into settlement (at, positions, sizes, busy_ms) values (v_now, v_settled, v_sizes, v_busy);

@@ -101,7 +101,7 @@ begin
     union all select c.id, 'pending', null, null from counted c join lost l on l.id = c.id where l.bundled
     union all select e.id, case when e.stop then 'cancelled' else 'dead' end, e.flow, e.step from ended e
   )
-  select array_agg(v.id), array_agg(v.verdict), array_agg((v.flow, v.step, v.id, v.verdict, null)::flow_end) filter (where v.flow is not null)
+  select array_agg(v.id), array_agg(v.verdict), array_agg((v.flow, v.step, v.id, v.verdict, null, null)::flow_end) filter (where v.flow is not null)
   into v_crashed, v_verdicts, v_ends from verdicts v;
   if v_ends is not null then
     perform note_ends(v_ends);

@@ -145,7 +145,7 @@ begin
     where not v_forgets or coalesce((select c.retention from queue_config c where c.queue = e.queue), interval '7 days') > interval '0'
   )
   select array_agg(e.id), array_agg(e.position), array_agg((date_part('epoch', p_now - e.started) * 1000)::float4),
-         array_agg((e.flow, e.step, e.id, 'done', e.data)::flow_end) filter (where e.flow is not null)
+         array_agg((e.flow, e.step, e.id, 'done', e.data, e.task)::flow_end) filter (where e.flow is not null)
   into ids, positions, busy_ms, ends from ended e;
   verdicts := array_fill('done'::text, array[coalesce(cardinality(ids), 0)]);
 end
@@ -220,15 +220,15 @@ begin
       set (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died, timeout, payload_version, node,
            token, unique_key, attributes, payload, retry, trace, errors, flow, step) = (select excluded.*)
   ),
-  settled (id, verdict, position, started, flow, step, result) as (
+  settled (id, verdict, position, started, flow, step, result, task) as (
     select e.id, case when e.reason is not null then 'dead' when e.outcome = 'done' then 'done' else 'cancelled' end, e.position, e.started,
-           e.flow, e.step, case when e.outcome = 'done' then e.data end
+           e.flow, e.step, case when e.outcome = 'done' then e.data end, e.task
     from ended e
     union all
-    select a.id, a.outcome, a.position, a.started, null, null, null from again a
+    select a.id, a.outcome, a.position, a.started, null, null, null, null from again a
   )
   select array_agg(v.id), array_agg(v.verdict), array_agg(v.position), array_agg((extract(epoch from v_now - v.started) * 1000)::float4),
-         array_agg((v.flow, v.step, v.id, v.verdict, v.result)::flow_end) filter (where v.flow is not null)
+         array_agg((v.flow, v.step, v.id, v.verdict, v.result, v.task)::flow_end) filter (where v.flow is not null)
   into ids, verdicts, positions, busy_ms, ends from settled v;
 end
 $$;

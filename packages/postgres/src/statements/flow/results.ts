@@ -29,6 +29,8 @@ export interface EndInStep {
   readonly job: string;
   readonly outcome: 'done' | 'dead' | 'cancelled' | 'expired' | 'erased';
   readonly result: unknown;
+  /** Task of a job that is done; null for a signal, and for others. */
+  readonly task: string | null;
 }
 
 /** Place of a page of ends: up to `max` of them, behind the id `after`. */

@@ -1,0 +1,101 @@
+import type { Codec } from '@pgqueue/core';
+import { giveUp, PgQueueError } from '@pgqueue/core';
+import type { ClaimedJob } from '@pgqueue/core/internal';
+import { jobLimits, lengthProblem, placeOf } from '@pgqueue/core/internal';
+import type { Ending } from '../lease/ending.ts';
+import type { PageOfEnds } from '@pgqueue/postgres/internal';
+import { resultBytesMax, unstorable } from '../lease/json.ts';
+
+type Named = Pick<ClaimedJob, 'id' | 'task'>;
+
+/**
+ * Pause of a job whose key this node does not have, in milliseconds, plus up to half as much again. The job is not given
+ * back at once: the same node would claim it again, thousands of times a second.
+ */
+const keyPauseMs = 10_000;
+
+/** Returns the delay of a job that waits for a key. @param random 0 ≤ random < 1 */
+export function keyDelayMs(random: number): number {
+  return Math.round(keyPauseMs * (1 + random / 2));
+}
+
+/** Reports whether an attempt ended for lack of a key, also if its error has crossed the border of a process. */
+export function isKeyMissing(error: unknown): error is Error {
+  if (!(error instanceof Error) || error.name !== 'PgQueueError') return false;
+  return (error as { readonly code?: unknown }).code === 'key_missing';
+}
+
+/**
+ * Decodes the payload and the checkpoint of a job in place. Returns the ending of a job that can't be decoded: one that lacks
+ * a key waits for it, and one that was changed is dead.
+ */
+export function decodeJob(
+  codec: Codec,
+  job: Pick<ClaimedJob, 'id' | 'task' | 'payload' | 'checkpoint'>,
+): Extract<Ending, { readonly kind: 'threw' }> | undefined {
+  const own = job as { payload: unknown; checkpoint: unknown };
+  try {
+    own.payload = codec.decode(job.payload, placeOf(job, 'payload'));
+    if (job.checkpoint !== null) own.checkpoint = codec.decode(job.checkpoint, placeOf(job, 'checkpoint'));
+    return undefined;
+  } catch (error) {
+    return { kind: 'threw', error: isKeyMissing(error) ? error : giveUp(error) };
+  }
+}
+
+/** Returns a result (JSON text) as it is stored; null: none. Of one that is too long then, the note of its problem is stored. */
+export function encodedResult(
+  codec: Codec | undefined,
+  job: Named,
+  text: string | null,
+): { readonly data: string | null; readonly problem?: string } {
+  if (codec === undefined || text === null) return { data: text };
+  const place = placeOf(job, 'result');
+  const data = codec.encode(text, place);
+  if (Buffer.byteLength(data) <= resultBytesMax) return { data };
+  const note = unstorable(`it has more than ${resultBytesMax} bytes once it is encoded`);
+  return { data: codec.encode(note.text, place), problem: note.problem };
+}
+
+/**
+ * Returns a checkpoint (JSON text) as it is stored.
+ * @throws {PgQueueError} `configuration`: it is too long then
+ */
+export function encodedCheckpoint(codec: Codec | undefined, job: Named, text: string): string {
+  if (codec === undefined || text === 'null') return text;
+  const encoded = codec.encode(text, placeOf(job, 'checkpoint'));
+  const problem = lengthProblem(
+    encoded,
+    'the checkpoint of this job, with the results of its steps,',
+    jobLimits.payloadBytesMax,
+  );
+  if (problem === undefined) return encoded;
+  throw new PgQueueError('configuration', problem);
+}
+
+/** Returns progress (JSON text) as it is shown. */
+export function encodedProgress(codec: Codec | undefined, job: Named, text: string): string {
+  return codec?.progress === true ? codec.encode(text, placeOf(job, 'progress')) : text;
+}
+
+/**
+ * Decodes a page of results. `signal`: the name of the step, if it is a signal.
+ * @throws {PgQueueError} `key_missing`, `undecodable`
+ */
+export function decodedPage(
+  codec: Codec | undefined,
+  page: PageOfEnds,
+  signal: string | undefined,
+): PageOfEnds {
+  if (codec === undefined) return page;
+  const ends = page.ends.map((end) => {
+    const { job: id, result, task } = end;
+    if (task !== null)
+      return result === null
+        ? end
+        : { ...end, result: codec.decode(result, placeOf({ id, task }, 'result')) };
+    if (end.outcome !== 'done') return end;
+    return { ...end, result: codec.decode(result, { id, field: 'signal', name: signal ?? '' }) };
+  });
+  return { ...page, ends };
+}

@@ -1,0 +1,68 @@
+import type { Codec, Observer } from '@pgqueue/core';
+import type { ClaimedJob } from '@pgqueue/core/internal';
+import { errorData } from '@pgqueue/core/internal';
+import type { SettleRequest, Target } from '@pgqueue/postgres/internal';
+import { settle } from '@pgqueue/postgres/internal';
+import { decodeJob, isKeyMissing, keyDelayMs } from '../attempt/encoding.ts';
+import { persistently } from '../settle/retry-transient.ts';
+
+/** Parts of {@link createDecoder}. */
+export interface DecoderParts {
+  readonly codec: Codec | undefined;
+  readonly observe: Observer;
+  readonly database: Target;
+}
+
+/** Claimed jobs that could be decoded. `end`: ends the leases of the others; the heartbeat gives back what it can't end. */
+interface Decoded {
+  readonly readable: readonly ClaimedJob[];
+  readonly end: () => Promise<void>;
+}
+
+/**
+ * Returns what decodes claimed jobs, and keeps those that can't be decoded from the caller: a job whose key is missing waits,
+ * uncounted, and one that was changed is dead.
+ */
+export function createDecoder({
+  codec,
+  observe,
+  database,
+}: DecoderParts): (jobs: readonly ClaimedJob[]) => Decoded {
+  const nothing = (): Promise<void> => Promise.resolve();
+  if (codec === undefined) return (jobs) => ({ readable: jobs, end: nothing });
+  return (jobs) => {
+    const ends: SettleRequest[] = [];
+    const readable = jobs.filter((job) => {
+      const end = endOf(codec, job, observe);
+      if (end !== undefined) ends.push({ id: job.id, token: job.token, ...end });
+      return end === undefined;
+    });
+    const end = async (): Promise<void> => {
+      try {
+        await persistently((repeat) => settle(database, ends, { repeat }));
+      } catch (error) {
+        observe({ type: 'database.error', during: 'settle', error });
+      }
+    };
+    return { readable, end: ends.length === 0 ? nothing : end };
+  };
+}
+
+/** Returns how a job ends that can't be decoded; undefined: it is decoded. */
+function endOf(
+  codec: Codec,
+  job: ClaimedJob,
+  observe: Observer,
+): Pick<SettleRequest, 'outcome' | 'delayMs' | 'data'> | undefined {
+  const undecoded = decodeJob(codec, job);
+  if (undecoded === undefined) return undefined;
+  const { id, queue, task } = job;
+  const { error } = undecoded;
+  if (isKeyMissing(error)) {
+    observe({ type: 'codec.key_missing', job: id, task, error });
+    return { outcome: 'snooze', delayMs: keyDelayMs(Math.random()), data: null };
+  }
+  const { error: cause } = error as { readonly error: unknown };
+  observe({ type: 'job.settled', job: id, queue, task, verdict: 'dead', durationMs: 0, error: cause });
+  return { outcome: 'dead', delayMs: null, data: JSON.stringify({ kind: 'error', ...errorData(cause) }) };
+}
