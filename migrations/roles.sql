@@ -17,7 +17,7 @@ declare
   scheduler text[] := array['advance_flows', 'stop_jobs', 'trim_flows', 'lead', 'watch_leader', 'resign', 'tick', 'tick_due', 'tick_state', 'behind', 'items_behind', 'item_facts', 'set_feed', 'take_back', 'dispatch', 'promote', 'reap', 'missing_nodes', 'note_missing_nodes', 'lose_nodes', 'expire', 'queue_numbers', 'key_numbers', 'waiting_tasks', 'job_traces',
                             'fire_schedule', 'maintain_history', 'trim_history', 'report', 'open_explains', 'answer_explain', 'waiting_job', 'ask_explain', 'take_explain', 'wait_facts', 'count_activity', 'uuid_v7'];
   viewer text[] := array['flow_state', 'queue_numbers', 'key_numbers', 'waiting_tasks', 'ask_explain', 'take_explain', 'wait_facts'];
-  operator text[] := array['start_flow', 'signal_flow', 'signal_job', 'cancel_flow', 'retry_flow', 'flow_state', 'flow_results', 'check_job', 'fits', 'retry_fits', 'cancel', 'amend', 'erase', 'redrive', 'reset_node', 'enqueue_scheduled', 'enqueue_unique', 'job_result', 'queue_length', 'queue_numbers', 'key_numbers', 'waiting_tasks', 'peek', 'scan', 'uuid_v7',
+  operator text[] := array['start_flow', 'signal_flow', 'signal_job', 'cancel_flow', 'retry_flow', 'flow_state', 'flow_results', 'check_job', 'fits', 'retry_fits', 'cancel', 'amend', 'erase', 'redrive', 'rewrap_dead', 'reset_node', 'enqueue_scheduled', 'enqueue_unique', 'job_result', 'queue_length', 'queue_numbers', 'key_numbers', 'waiting_tasks', 'peek', 'scan', 'uuid_v7',
                            'reap', 'maintain_history', 'trim_history', 'ask_explain', 'take_explain', 'wait_facts', 'note_action', 'note_result'];
 begin
   foreach r in array array['producer', 'scheduler', 'worker', 'viewer', 'operator'] loop

@@ -1,4 +1,5 @@
 import { hostname, userInfo } from 'node:os';
+import type { Codec } from '@pgqueue/core';
 import type { DatabaseOptions, Operator } from '@pgqueue/postgres';
 import { createOperator } from '@pgqueue/postgres';
 import type { Command } from 'commander';
@@ -6,6 +7,7 @@ import { readEnv } from './env.ts';
 import type { ExitCode } from './errors.ts';
 import { Exit } from './errors.ts';
 import type { Output } from './output/output.ts';
+import { loadCodec } from './files/codec-file.ts';
 import { createOutput } from './output/output.ts';
 import type { Redact } from './output/redact.ts';
 import { redactor } from './output/redact.ts';
@@ -28,6 +30,17 @@ export function contextOf(command: Command, problems: readonly string[] = []): C
   const settings = settle(options, readEnv(), problems);
   const redact = redactor(settings.connectionString);
   return { settings, redact, output: outputOf(options, redact) };
+}
+
+/**
+ * Loads the codec that the options or the environment name; an empty object: none.
+ * @throws {PgQueueError} `configuration`
+ */
+export async function codecOf(command: Command): Promise<{ readonly codec?: Codec }> {
+  const { codec: given } = command.optsWithGlobals<GlobalOptions>();
+  const file = given ?? readEnv().codec;
+  if (file === undefined) return {};
+  return { codec: await loadCodec(file, given === undefined ? 'PGQUEUE_CODEC' : '--codec') };
 }
 
 export function outputOf(options: GlobalOptions, redact: Redact): Output {
@@ -63,7 +76,8 @@ export async function withOperator(
 ): Promise<void> {
   const context = contextOf(command);
   const actor = { name: `${userName()}@${hostname()}`.slice(0, 200), via: 'cli' } as const;
-  const options = { ...databaseOptions(context, command.name()), connectionsMax: 4, actor };
+  const coded = await codecOf(command);
+  const options = { ...databaseOptions(context, command.name()), ...coded, connectionsMax: 4, actor };
   const operator = createOperator(options);
   try {
     await operator.check();

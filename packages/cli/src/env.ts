@@ -3,6 +3,8 @@ export interface Env {
   readonly databaseUrl: string | undefined;
   /** Variable that `databaseUrl` comes from. */
   readonly databaseUrlFrom: 'PGQUEUE_DATABASE_URL' | 'DATABASE_URL';
+  /** File of the codec: `PGQUEUE_CODEC`. */
+  readonly codec: string | undefined;
   readonly noColor: boolean;
 }
 
@@ -11,6 +13,7 @@ export function readEnv(env: Readonly<Record<string, string | undefined>> = proc
   return {
     databaseUrl: own || env['DATABASE_URL'] || undefined,
     databaseUrlFrom: own ? 'PGQUEUE_DATABASE_URL' : 'DATABASE_URL',
+    codec: env['PGQUEUE_CODEC'] || undefined,
     noColor: (env['NO_COLOR'] ?? '') !== '' || env['TERM'] === 'dumb',
   };
 }

@@ -64,6 +64,7 @@ export function buildProgram(redact: Redact): Command {
     .option('--json', 'answer with one JSON document, or JSON lines for streams')
     .option('--database-url <url>', 'connection string; else PGQUEUE_DATABASE_URL, then DATABASE_URL')
     .option('--schema <name>', 'the schema of the installation; default pgqueue')
+    .option('--codec <file>', 'a module that exports `codec`, to encrypt and decrypt; else PGQUEUE_CODEC')
     .showHelpAfterError('(--help shows what there is)')
     .showSuggestionAfterError()
     .configureHelp({ showGlobalOptions: true })

@@ -8,6 +8,8 @@ export interface GlobalOptions {
   readonly json?: boolean;
   readonly databaseUrl?: string;
   readonly schema?: string;
+  /** File of the codec. */
+  readonly codec?: string;
 }
 
 export interface Settings {

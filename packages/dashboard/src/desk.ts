@@ -1,3 +1,4 @@
+import type { Codec } from '@pgqueue/core';
 import type { Database, NodeInfo, Operator, Status } from '@pgqueue/postgres';
 import { checkSchemaVersion, operatorOf, shareReading } from '@pgqueue/postgres/internal';
 import type { Activity } from '@pgqueue/postgres/internal/dashboard';
@@ -12,6 +13,8 @@ export interface Desk {
   /** Runs as the corresponding database role. */
   readonly database: Database;
   readonly operator: Operator;
+  /** Decrypts what this user sees; undefined for viewers. */
+  readonly codec: Codec | undefined;
 }
 
 /** State shared by all requests. */
@@ -56,7 +59,8 @@ export function openOffice(database: Database, settings: Settings): Office {
       role: databaseRoles?.[role] ?? null,
       statementTimeoutMs: timeoutMs,
     });
-    return { role, database: own, operator: operatorOf(own) };
+    const codec = seesPayloads({ role }) ? settings.codec : undefined;
+    return { role, database: own, operator: operatorOf(own, codec), codec };
   };
   const desks = {
     viewer: deskFor('viewer', statementTimeoutMs),

@@ -1,6 +1,7 @@
-import type { Logger, Task, TaskHandler } from '@pgqueue/core';
+import type { Codec, Logger, Task, TaskHandler } from '@pgqueue/core';
 import type { Rule, Shape } from '@pgqueue/core/internal';
 import {
+  aCodec,
   aFlag,
   aFunction,
   aListOf,
@@ -96,6 +97,11 @@ export interface DashboardOptions extends Pick<DatabaseOptions, 'connectionStrin
   /** Serves the HTTP API for programs below `/api/v1`, to users with the role `producer` or `operator`. Default false. */
   readonly api?: boolean | ApiOptions;
   readonly redact?: Redact;
+  /**
+   * Decrypts what operators see, and encrypts the values of signals that they give: what `encrypted` returns. `redact` gets the
+   * decrypted document. Without it, and for viewers, the id of the key is shown instead. Default: none.
+   */
+  readonly codec?: Codec;
   /** Path the dashboard is mounted at, such as `/admin/queue`. Default: the root. */
   readonly basePath?: string;
   /**
@@ -140,6 +146,7 @@ export interface Settings {
   readonly databaseRoles: Required<DatabaseRoles> | undefined;
   readonly api: ApiSettings | undefined;
   readonly redact: Redact | undefined;
+  readonly codec: Codec | undefined;
   /** Without a slash at the end: `` or `/admin/queue`. */
   readonly basePath: string;
   readonly hosts: readonly string[] | undefined;
@@ -176,6 +183,7 @@ const shape: Shape<DashboardOptions> = {
   databaseRoles: optional(either({ expected: 'false', judge: (value) => value === false }, anObject(roles))),
   api: optional(either(aFlag, anObject(apiShape))),
   redact: optional(aFunction),
+  codec: optional(aCodec),
   basePath: optional({
     expected: 'a path such as "/admin/queue", not ending in /api or /assets',
     judge: (value) =>
@@ -218,6 +226,7 @@ export function settle(options: DashboardOptions): Settings {
     databaseRoles: withoutRoles ? undefined : { ...standard, ...databaseRoles },
     api: settleApi(options.api),
     redact: options.redact,
+    codec: options.codec,
     basePath: basePath.replace(/\/$/, ''),
     hosts: hosts?.map((host) => host.toLowerCase()),
     traceUrl: options.traceUrl,

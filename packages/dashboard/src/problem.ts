@@ -94,6 +94,8 @@ function ofPgQueue({ code, message, data }: PgQueueError): Problem {
     case 'result_timeout':
     case 'result_lost':
     case 'signal_timeout':
+    case 'key_missing':
+    case 'undecodable':
     case 'closed':
     case 'invariant':
       return new Problem('internal', 'something went wrong here; the log of the dashboard has it');

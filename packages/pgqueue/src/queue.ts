@@ -1,7 +1,8 @@
-import type { Observer, Policy, TaskHandler } from '@pgqueue/core';
+import type { Codec, Observer, Policy, TaskHandler } from '@pgqueue/core';
 import type { Shape } from '@pgqueue/core/internal';
 import { PgQueueError } from '@pgqueue/core';
 import {
+  aCodec,
   aFlag,
   aFunction,
   aListOf,
@@ -55,6 +56,8 @@ export interface QueueOptions {
   readonly migrate?: boolean;
   /** Middleware: is called around every call of a handler. Default: none. */
   readonly around?: Around;
+  /** Encrypts what is stored of jobs: what `encrypted(…)` returns. Give all processes the same. Default: nothing is encrypted. */
+  readonly codec?: Codec;
   /** Receives every event as data, for example `logObserver(pino())`. */
   readonly observe?: Observer;
   /** Destination of `ctx.log`: a pino logger, or any object of its shape. Default: logs are discarded. */
@@ -120,6 +123,7 @@ const shape: Shape<QueueOptions> = {
   listen: optional(aFlag),
   migrate: optional(aFlag),
   around: optional(aFunction),
+  codec: optional(aCodec),
   observe: optional(aFunction),
   logger: optional(anything),
 };
@@ -133,16 +137,27 @@ const shape: Shape<QueueOptions> = {
  */
 export function createQueue(options: QueueOptions): Queue {
   throwProblems('configuration', 'the queue', optionProblems(options, shape));
-  const { tasks = [], concurrency, pool, policy, shadow, around, logger, migrate: migrates = true } = options;
+  const {
+    tasks = [],
+    concurrency,
+    pool,
+    policy,
+    shadow,
+    around,
+    logger,
+    codec,
+    migrate: migrates = true,
+  } = options;
   const place = given({ connectionString: options.connectionString, schema: options.schema });
   const heard = given({ listen: options.listen, observe: options.observe });
   const worker =
     tasks.length === 0
       ? undefined
-      : createWorker({ ...place, ...heard, ...given({ concurrency, pool, around, logger }), tasks });
+      : createWorker({ ...place, ...heard, ...given({ concurrency, pool, around, logger, codec }), tasks });
   const scheduler = createScheduler({ ...place, ...heard, ...given({ policy, shadow }) });
-  const producer = createProducer({ ...place, ...heard });
-  const operator = createOperator(place);
+  const coded = given({ codec });
+  const producer = createProducer({ ...place, ...heard, ...coded });
+  const operator = createOperator({ ...place, ...coded });
   const ended = Promise.withResolvers<void>();
   ended.promise.catch(() => {}); // callers need not handle it
   worker?.ended.catch(ended.reject);

@@ -7,7 +7,14 @@ export type { Executor, PgQueryable } from './connection/executor.ts';
 export type { HealthOptions } from './process/health-server.ts';
 export type { MigrateOptions, Migration } from './migrate/migrator.ts';
 export { migrate, migrationStatus } from './migrate/migrator.ts';
-export type { BulkOptions, BulkResult, DeadOperator, DeadProgress, DeadSelection } from './operator/dead.ts';
+export type {
+  BulkOptions,
+  BulkResult,
+  DeadOperator,
+  DeadProgress,
+  DeadSelection,
+  RewrapResult,
+} from './operator/dead.ts';
 export type { Diagnosis, Finding } from './operator/doctor/doctor.ts';
 export type { Estimate } from './operator/explain/estimate.ts';
 export type { JobExplanation } from './operator/explain/explain.ts';

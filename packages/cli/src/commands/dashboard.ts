@@ -1,9 +1,10 @@
 import { readFileSync } from 'node:fs';
+import type { Codec } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
 import type { ApiOptions, Auth } from '@pgqueue/dashboard';
 import { Option } from 'commander';
 import type { Command } from 'commander';
-import { contextOf } from '../context.ts';
+import { codecOf, contextOf } from '../context.ts';
 import { whole } from '../parse.ts';
 import { createLogger, logLevels } from '../roles/logger.ts';
 import type { Role } from '../roles/run.ts';
@@ -71,6 +72,7 @@ export function addDashboard(program: Command): void {
       const { createDashboard, serveDashboard } = await import('@pgqueue/dashboard');
       const dashboard = createDashboard({
         ...context.settings,
+        ...(await codecOf(self)),
         logger,
         api,
         ...(auth === undefined ? {} : { auth }),
@@ -150,10 +152,18 @@ function inOptions(error: unknown): unknown {
  */
 export async function startLocalDashboard(
   settings: Settings,
-  { port, logger }: { readonly port: number; readonly logger: ReturnType<typeof createLogger> },
+  {
+    port,
+    logger,
+    codec,
+  }: {
+    readonly port: number;
+    readonly logger: ReturnType<typeof createLogger>;
+    readonly codec: Codec | undefined;
+  },
 ): Promise<{ readonly url: string; readonly close: () => Promise<void> }> {
   const { createDashboard, serveDashboard } = await import('@pgqueue/dashboard');
-  const dashboard = createDashboard({ ...settings, logger });
+  const dashboard = createDashboard({ ...settings, logger, ...(codec === undefined ? {} : { codec }) });
   try {
     return await serveDashboard(dashboard, { port }).catch(() => serveDashboard(dashboard, { port: 0 }));
   } catch (error) {

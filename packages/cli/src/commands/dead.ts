@@ -6,6 +6,7 @@ import type {
   DeadReason,
   DeadSelection,
   Operator,
+  RewrapResult,
 } from '@pgqueue/postgres';
 import { Argument, InvalidArgumentError, Option } from 'commander';
 import type { Command } from 'commander';
@@ -23,7 +24,7 @@ interface FilterOptions {
 }
 
 export function addDead(program: Command): void {
-  const dead = program.command('dead').description('Lists, redrives and purges dead letters.');
+  const dead = program.command('dead').description('Lists, redrives, purges and re-encrypts dead letters.');
   addList(dead);
   addBulk(dead, {
     name: 'redrive',
@@ -37,6 +38,7 @@ export function addDead(program: Command): void {
     does: 'Removes dead jobs without a trace. In chunks: what is interrupted can be repeated.',
     work: (operator) => operator.dead.purge,
   });
+  addRewrap(dead);
   examples(dead, [
     ['dead list', 'the newest dead letters, with reasons'],
     ['dead redrive --task send-email', 'after a fix was deployed'],
@@ -133,6 +135,41 @@ function addBulk(dead: Command, { name, done, does, work }: Bulk): void {
     [`dead ${name} --queue mail --task send-email`, 'all that the filter finds'],
     [`dead ${name} --all`, 'all of them; progress is shown on a terminal'],
   ]);
+}
+
+function addRewrap(dead: Command): void {
+  const command = withFilter(dead.command('rewrap'))
+    .description(
+      'Encrypts dead jobs under the first key of the codec, so that older keys are not needed for them any more. In chunks: what is interrupted can be repeated.',
+    )
+    .addArgument(new Argument('[job...]', 'ids; else give a filter, or --all').argParser(uuids))
+    .option('--all', 'every dead letter')
+    .action(
+      (ids: readonly string[] | undefined, options: FilterOptions & { all?: boolean }, self: Command) => {
+        const selection = selectionOf(ids ?? [], options);
+        return withOperator(self, async (operator, output) => {
+          const result = await operator.dead.rewrap(selection, {
+            onProgress: (step) => {
+              output.progress(progressText(step, 'rewrapped'));
+            },
+          });
+          output.answer(result, () => rewrapText(result));
+          return result.unreadable > 0 ? 1 : 0;
+        });
+      },
+    );
+  examples(command, [['dead rewrap --all --codec ./codec.ts', 'after a new key was put in front']]);
+}
+
+function rewrapText({ done, current, unreadable, problems }: RewrapResult): string {
+  const already = current === 0 ? '' : `, ${current} under the first key already`;
+  if (unreadable === 0) return `${plural(done, 'job')} rewrapped${already}`;
+  const rest = unreadable > problems.length ? [`and ${unreadable - problems.length} more`] : [];
+  return [
+    `${plural(done, 'job')} rewrapped${already}, ${unreadable} can't be decrypted:`,
+    ...problems,
+    ...rest,
+  ].join('\n');
 }
 
 function selectionOf(

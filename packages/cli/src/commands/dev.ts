@@ -8,7 +8,7 @@ import { migrate } from '@pgqueue/postgres';
 import type { RunningServer } from '@pgqueue/postgres/testing';
 import { Option } from 'commander';
 import type { Command } from 'commander';
-import { outputOf } from '../context.ts';
+import { codecOf, outputOf } from '../context.ts';
 import type { Output } from '../output/output.ts';
 import { redactor } from '../output/redact.ts';
 import { whole } from '../parse.ts';
@@ -75,7 +75,8 @@ async function dev(options: DevOptions, self: Command): Promise<void> {
     ...(loaded?.kind === 'problem' ? [loaded.problem] : []),
     ...problems,
   ]);
-  const handlers: Handlers = loaded?.kind === 'tasks' ? loaded.handlers : { tasks: [hello()] };
+  const exported: Handlers = loaded?.kind === 'tasks' ? loaded.handlers : { tasks: [hello()] };
+  const handlers: Handlers = { ...exported, ...(await codecOf(self)) };
   const output = outputOf(globals, redactor());
   const { port } = options;
   const data = options.data === undefined ? defaultData() : resolve(options.data);
@@ -171,7 +172,7 @@ async function everything(
     dashboardUrl: () => dashboard?.url ?? '',
     start: async () => {
       await Promise.all([scheduler, ...nodes].map((part) => part.start()));
-      dashboard = await startLocalDashboard(settings, { port, logger });
+      dashboard = await startLocalDashboard(settings, { port, logger, codec: handlers.codec });
     },
     stop: async () => {
       await dashboard?.close();

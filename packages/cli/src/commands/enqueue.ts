@@ -1,7 +1,7 @@
 import type { Attributes, Backoff, Duration, JobOptions, RetryOptions, Unique } from '@pgqueue/core';
 import { InvalidArgumentError, Option } from 'commander';
 import type { Command } from 'commander';
-import { contextOf, databaseOptions } from '../context.ts';
+import { codecOf, contextOf, databaseOptions } from '../context.ts';
 import type { Moment } from '../parse.ts';
 import { dateOf, duration, json, jsonObject, moment, uuid, whole } from '../parse.ts';
 import { examples } from './help.ts';
@@ -94,8 +94,9 @@ async function enqueue(task: string, options: EnqueueOptions, self: Command): Pr
   if (options.maxWait !== undefined && options.onConflict !== 'debounce')
     self.error('error: --max-wait goes with --on-conflict debounce only');
   const context = contextOf(self);
+  const coded = await codecOf(self);
   const { createProducer } = await import('@pgqueue/producer');
-  const producer = createProducer({ ...databaseOptions(context, 'enqueue'), connectionsMax: 2 });
+  const producer = createProducer({ ...databaseOptions(context, 'enqueue'), ...coded, connectionsMax: 2 });
   try {
     const { payload = {}, payloadVersion } = options;
     const enqueued = await producer.enqueueByName(task, payload, {

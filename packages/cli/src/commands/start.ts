@@ -1,7 +1,7 @@
 import { defaultPolicy, logObserver } from '@pgqueue/core';
 import { Option } from 'commander';
 import type { Command } from 'commander';
-import { contextOf } from '../context.ts';
+import { codecOf, contextOf } from '../context.ts';
 import { plural } from '../output/format.ts';
 import { whole } from '../parse.ts';
 import type { PolicyOptions } from '../files/policy-file.ts';
@@ -32,7 +32,7 @@ export function addStart(program: Command): void {
   )
     .requiredOption(
       '--tasks <file>',
-      'a module (.js, .mjs, .ts) that exports task handlers; a function `around` is their middleware',
+      'a module (.js, .mjs, .ts) that exports task handlers; a function `around` is their middleware, a `codec` encrypts',
     )
     .option('--concurrency <n>', 'jobs to run at a time', whole(1, 10_000), 10)
     .option('--pool <pool>', 'pool of nodes it belongs to', 'default')
@@ -50,7 +50,7 @@ export function addStart(program: Command): void {
       const { createQueue } = await import('pgqueue');
       const observe = logObserver(logger);
       const own = { ...context.settings, ...policies, ...handlers, concurrency, pool, listen, migrate };
-      const queue = createQueue({ ...own, observe, logger });
+      const queue = createQueue({ ...own, ...(await codecOf(self)), observe, logger });
       const names = tasks.map(({ task }) => task.name);
       const policy = (policies.policy ?? defaultPolicy()).name;
       await runRole(queue, {

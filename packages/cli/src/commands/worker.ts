@@ -3,7 +3,7 @@ import type { Logger } from '@pgqueue/core';
 import type { Worker } from '@pgqueue/worker';
 import { Option } from 'commander';
 import type { Command } from 'commander';
-import { contextOf } from '../context.ts';
+import { codecOf, contextOf } from '../context.ts';
 import { plural } from '../output/format.ts';
 import { duration, whole } from '../parse.ts';
 import { createLogger, logLevels } from '../roles/logger.ts';
@@ -37,7 +37,7 @@ export function addWorker(program: Command): void {
     )
     .option(
       '--tasks <file>',
-      'a module (.js, .mjs, .ts) that exports task handlers; a function `around` is their middleware',
+      'a module (.js, .mjs, .ts) that exports task handlers; a function `around` is their middleware, a `codec` encrypts',
     )
     .option(
       '--exec <task=program>',
@@ -71,7 +71,11 @@ export function addWorker(program: Command): void {
       const { tasks } = handlers;
       const { logLevel: level } = options;
       const logger = createLogger({ level, role: 'worker', redact: context.redact });
-      const worker = await makeWorker(context.settings, options, { ...handlers, logger });
+      const worker = await makeWorker(context.settings, options, {
+        ...handlers,
+        ...(await codecOf(self)),
+        logger,
+      });
       await runRole(worker, {
         output: context.output,
         ready: { role: 'worker', node: worker.node, tasks: tasks.map(({ task }) => task.name) },

@@ -1,15 +1,17 @@
 import { statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import type { Task, TaskHandler } from '@pgqueue/core';
+import type { Codec, Task, TaskHandler } from '@pgqueue/core';
 import { isTask, isTaskHandler } from '@pgqueue/core/internal';
 import type { Around } from '@pgqueue/worker';
+import { isCodec } from './codec-file.ts';
 import { whyNotImported } from './unread.ts';
 
 /** Handlers of a worker, and middleware around their calls. */
 export interface Handlers {
   readonly tasks: readonly TaskHandler[];
   readonly around?: Around;
+  readonly codec?: Codec;
 }
 
 interface Problem {
@@ -24,7 +26,7 @@ export type DefinitionsFile = { readonly kind: 'tasks'; readonly tasks: readonly
 
 /**
  * Imports a module (.js, .mjs, .ts, .mts) and returns all exported task handlers, including those in exported
- * arrays (`tasks`), and the middleware that it exports as `around`. Problems are returned as text, so that
+ * arrays (`tasks`), the middleware that it exports as `around`, and its `codec`. Problems are returned as text, so that
  * they can be reported together with other configuration problems.
  */
 export async function loadTasks(file: string): Promise<TasksFile> {
@@ -40,10 +42,19 @@ export async function loadTasks(file: string): Promise<TasksFile> {
   }
   const twice = namedTwice(tasks.map(({ task }) => task.name));
   if (twice.length > 0) return problem(`has two handlers of task ${twice.join(', ')}`);
-  const { around } = exported;
-  if (around === undefined) return { kind: 'tasks', handlers: { tasks } };
-  if (typeof around !== 'function') return problem('its "around" is not a function: middleware is one');
-  return { kind: 'tasks', handlers: { tasks, around: around as Around } };
+  const { around, codec } = exported;
+  if (around !== undefined && typeof around !== 'function')
+    return problem('its "around" is not a function: middleware is one');
+  if (codec !== undefined && !isCodec(codec))
+    return problem('its "codec" is no codec: encrypted({ keys, plain }) makes one');
+  return {
+    kind: 'tasks',
+    handlers: {
+      tasks,
+      ...(around === undefined ? {} : { around: around as Around }),
+      ...(codec === undefined ? {} : { codec }),
+    },
+  };
 }
 
 /**

@@ -2,6 +2,7 @@ import { isUuid, unreachable } from '@pgqueue/core/internal';
 import type { JobDetails, JobSummary } from '@pgqueue/postgres';
 import type { AttemptError } from '@pgqueue/postgres/internal';
 import {
+  openedJob,
   readDispatched,
   readErrors,
   readFlowNames,
@@ -70,10 +71,11 @@ interface Read {
 }
 
 /** Reads a job. For a viewer it does not read documents, since the database's viewer role cannot. */
-async function read({ database, role }: Desk, id: string): Promise<Read> {
+async function read({ database, role, codec }: Desk, id: string): Promise<Read> {
   if (!isUuid(id)) throw new Problem('bad_request', 'the id of a job is a UUID');
   if (seesPayloads({ role })) {
-    const job = await readJob(database, id);
+    const stored = await readJob(database, id);
+    const job = stored && openedJob(codec, stored);
     if (job !== undefined) return { job, errors: job.errors, documents: job };
   } else {
     const [job, errors] = await Promise.all([readSummary(database, id), readErrors(database, id)]);

@@ -1,3 +1,4 @@
+import { opened, placeOf } from '@pgqueue/core/internal';
 import type { FindFilter, ListedJob } from '@pgqueue/postgres/internal/dashboard';
 import {
   countFound,
@@ -41,11 +42,15 @@ function pageIn(query: Parameters): { readonly limit: number; readonly after?: s
 
 async function pageOf(
   settings: Settings,
-  { database }: Desk,
+  { database, codec }: Desk,
   options: FindFilter & { readonly limit: number; readonly after?: string },
 ): Promise<JobsPage> {
   const found = await findJobs(database, { ...options, walkMax });
-  const jobs = await shownOf(settings, await readListed(database, found.ids), { database, filter: options });
+  const jobs = await shownOf(settings, await readListed(database, found.ids), {
+    database,
+    codec,
+    filter: options,
+  });
   return {
     items: jobs.map(jobRowOf),
     next: found.next,
@@ -60,7 +65,7 @@ async function pageOf(
 async function shownOf(
   settings: Settings,
   jobs: readonly ListedJob[],
-  { database, filter: { field } }: { readonly database: Desk['database']; readonly filter: FindFilter },
+  { database, codec, filter: { field } }: Pick<Desk, 'database' | 'codec'> & { readonly filter: FindFilter },
 ): Promise<readonly ListedJob[]> {
   if (field === undefined || settings.redact === undefined) return jobs;
   const payloads = await readPayloads(
@@ -69,7 +74,8 @@ async function shownOf(
   );
   return jobs.filter((job) => {
     const { id, task, queue, key } = job;
-    const shown = redacted(settings, payloads.get(id), { kind: 'payload', id, task, queue, key });
+    const payload = opened(codec, payloads.get(id), placeOf(job, 'payload'));
+    const shown = redacted(settings, payload, { kind: 'payload', id, task, queue, key });
     return textAt(shown, field.path) === field.value;
   });
 }
@@ -96,11 +102,11 @@ export async function sampleJobs(
 /** Returns the ids of those jobs that a filter may find, see {@link shownOf}. */
 export async function visibleIds(
   settings: Settings,
-  { database }: Desk,
+  { database, codec }: Desk,
   { ids, filter }: { readonly ids: readonly string[]; readonly filter: FindFilter },
 ): Promise<readonly string[]> {
   if (filter.field === undefined || settings.redact === undefined) return ids;
-  const shown = await shownOf(settings, await readListed(database, ids), { database, filter });
+  const shown = await shownOf(settings, await readListed(database, ids), { database, codec, filter });
   return shown.map(({ id }) => id);
 }
 

@@ -1,11 +1,15 @@
 import { isDeepStrictEqual } from 'node:util';
+import { keyOf } from '@pgqueue/postgres/internal/dashboard';
 import type { Redact, Settings, Shown } from '../options.ts';
 
 /**
- * Applies the redact hook to a document. If the hook fails, the whole document is hidden, since the parts it
+ * Applies the redact hook to a document. One that could not be decrypted is replaced by the id of its key. If the hook fails, the whole document is hidden, since the parts it
  * would have removed are unknown.
  */
 export function redacted({ redact, logger }: Settings, document: unknown, shown: Shown): unknown {
+  const key = keyOf(document);
+  if (key !== undefined)
+    return { '…': `encrypted under the key ${JSON.stringify(key)}, which the dashboard does not have` };
   if (redact === undefined || document === null || document === undefined) return document;
   return redactedBy(redact, document, shown, (error) =>
     logger?.error(

@@ -110,7 +110,7 @@ export function encrypted(options: EncryptedOptions): Codec {
       if (plain === 'accept') return stored;
       throw undecodable(place, "it is not encrypted, and the codec has plain: 'refuse'");
     },
-    keyOf: (stored) => envelopeOf(stored)?.key,
+    keyOf,
   };
 }
 
@@ -121,6 +121,11 @@ function listProblems(options: unknown): readonly string[] {
   const ids = keys.map((key: unknown) => (key as Partial<EncryptionKey> | null)?.id);
   const twice = new Set(ids.filter((id, index) => typeof id === 'string' && ids.indexOf(id) !== index));
   return [...twice].map((id) => `keys has the id ${JSON.stringify(id)} twice`);
+}
+
+/** Returns the id of the key that a stored value is encrypted under; undefined: it is plain. */
+export function keyOf(stored: unknown): string | undefined {
+  return envelopeOf(stored)?.key;
 }
 
 /** Returns an encrypted value, alone or with plain members beside it, as errors have; undefined: it is plain. */

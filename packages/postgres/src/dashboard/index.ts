@@ -1,3 +1,5 @@
+export { keyOf } from '../codec/encrypted.ts';
+export { openedJob } from '../codec/opened-jobs.ts';
 export type {
   Activity,
   ActivityBucket,

@@ -187,5 +187,11 @@ function auditedDead(dead: DeadOperator, note: Note): DeadOperator {
         () => dead.purge(selection, options),
         (result) => result,
       ),
+    rewrap: (selection, options) =>
+      note(
+        whatOf('dead.rewrap', selection),
+        () => dead.rewrap(selection, options),
+        ({ problems: _problems, ...counts }) => counts,
+      ),
   };
 }

@@ -1,3 +1,4 @@
+import type { Codec } from '@pgqueue/core';
 import type { Shape } from '@pgqueue/core/internal';
 import { PgQueueError } from '@pgqueue/core';
 import {
@@ -9,6 +10,8 @@ import {
   optionProblems,
   throwProblems,
 } from '@pgqueue/core/internal';
+import { openedDead } from '../codec/opened-jobs.ts';
+import { rewrapDead } from '../codec/rewrap.ts';
 import type { Database } from '../connection/database.ts';
 import type { DeadFilter, DeadJob, DeadListOptions } from '../reads/dead.ts';
 import { countDead, listDead, nextDead } from '../reads/dead.ts';
@@ -50,6 +53,21 @@ export interface BulkResult {
   readonly skipped: number;
 }
 
+/** Outcome of a rewrap. */
+export interface RewrapResult {
+  readonly total: number;
+  /** Jobs that were encrypted under the first key. */
+  readonly done: number;
+  /** Jobs that were under it already. */
+  readonly current: number;
+  /** Jobs that could not be decrypted, and are as they were: their key is missing, or they were changed. */
+  readonly unreadable: number;
+  /** Reasons of the first ten of those. */
+  readonly problems: readonly string[];
+}
+
+const toldMax = 10;
+
 /** Operations on dead jobs. */
 export interface DeadOperator {
   /** Lists dead jobs in pages, the latest death first. */
@@ -61,6 +79,12 @@ export interface DeadOperator {
   readonly redrive: (selection: DeadSelection, options?: BulkOptions) => Promise<BulkResult>;
   /** Removes dead jobs without a trace. */
   readonly purge: (selection: DeadSelection, options?: BulkOptions) => Promise<BulkResult>;
+  /**
+   * Encrypts dead jobs under the first key of the operator's codec: then the older keys are not needed for them any more. Plain
+   * payloads are encrypted, too. Works in chunks; what is interrupted can be repeated.
+   * @throws {PgQueueError} `configuration`: the operator has no codec
+   */
+  readonly rewrap: (selection: DeadSelection, options?: BulkOptions) => Promise<RewrapResult>;
 }
 
 const filterShape: Shape<DeadFilter> = {
@@ -94,11 +118,12 @@ function checkBulk(selection: DeadSelection, options: BulkOptions = {}): void {
   ]);
 }
 
-export function operateDead(database: Database): DeadOperator {
+export function operateDead(database: Database, codec?: Codec): DeadOperator {
   return {
     list: async (options = {}) => {
       throwProblems('configuration', 'dead jobs', optionProblems(options, listShape));
-      return listDead(database, options);
+      const page = await listDead(database, options);
+      return { ...page, items: page.items.map((job) => openedDead(codec, job)) };
     },
     redrive: async (selection, options) => {
       checkBulk(selection, options);
@@ -113,7 +138,40 @@ export function operateDead(database: Database): DeadOperator {
       checkBulk(selection, options);
       return inBulk(database, selection, { ...options, work: (ids) => purge(database, ids) });
     },
+    rewrap: async (selection, options) => {
+      checkBulk(selection, options);
+      if (codec === undefined) throw noCodec();
+      return rewrapInBulk(database, codec, { selection, options });
+    },
   };
+}
+
+function noCodec(): PgQueueError {
+  return new PgQueueError(
+    'configuration',
+    'dead.rewrap: this operator has no codec, and so no keys: give it one',
+  );
+}
+
+async function rewrapInBulk(
+  database: Database,
+  codec: Codec,
+  { selection, options }: { readonly selection: DeadSelection; readonly options: BulkOptions | undefined },
+): Promise<RewrapResult> {
+  let current = 0;
+  let unreadable = 0;
+  const problems: string[] = [];
+  const { total, done } = await inBulk(database, selection, {
+    ...options,
+    work: async (ids) => {
+      const slice = await rewrapDead(database, codec, ids);
+      current += slice.current;
+      unreadable += slice.unreadable.length;
+      for (const { why } of slice.unreadable) if (problems.length < toldMax) problems.push(why);
+      return slice.done;
+    },
+  });
+  return { total, done, current, unreadable, problems };
 }
 
 /** Deletes from DEAD_LETTER alone: a job that was redriven a moment ago is kept. */

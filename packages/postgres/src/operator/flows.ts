@@ -1,3 +1,4 @@
+import type { Codec } from '@pgqueue/core';
 import type { Rule, Shape } from '@pgqueue/core/internal';
 import { PgQueueError } from '@pgqueue/core';
 import {
@@ -9,6 +10,7 @@ import {
   optional,
   optionProblems,
   throwProblems,
+  encodedSignal,
   toSignalValue,
   valueProblems,
 } from '@pgqueue/core/internal';
@@ -116,7 +118,7 @@ const retryShape = { step: optional(stepName) };
 /** Most steps that a message names. */
 const namedMax = 20;
 
-export function operateFlows(database: Database): FlowsOperator {
+export function operateFlows(database: Database, codec?: Codec): FlowsOperator {
   const show: FlowsOperator['show'] = async (id) => {
     check('flows.show', id);
     const flow = await readFlow(database, id);
@@ -142,6 +144,7 @@ export function operateFlows(database: Database): FlowsOperator {
         flow: id,
         step,
         limit,
+        codec,
         ...(after === undefined ? {} : { after }),
       });
       if (page === undefined) throw await stepNotFound(database, id, { step, kind: null });
@@ -149,7 +152,8 @@ export function operateFlows(database: Database): FlowsOperator {
     },
     signal: async (id, step, value = null) => {
       check('flows.signal', id, [[step, stepName, 'step']]);
-      const text = await toSignalValue({ flowId: id, step, value, by: undefined });
+      const plain = await toSignalValue({ flowId: id, step, value, by: undefined });
+      const text = encodedSignal(codec, plain, { id, step });
       const verdict = await signalFlow(database, { flowId: id, step, value: text });
       if (verdict === 'unknown') throw await stepNotFound(database, id, { step, kind: 'signal' });
       return verdict;

@@ -1,4 +1,4 @@
-import type { Duration, JobStatus } from '@pgqueue/core';
+import type { Codec, Duration, JobStatus } from '@pgqueue/core';
 import type { Rule, Shape } from '@pgqueue/core/internal';
 import { PgQueueError } from '@pgqueue/core';
 import {
@@ -15,6 +15,7 @@ import {
   toSignalValue,
   valueProblems,
 } from '@pgqueue/core/internal';
+import { openedJob, openedSummary } from '../codec/opened-jobs.ts';
 import type { Database } from '../connection/database.ts';
 import type { JobDetails, JobListOptions, JobSummary } from '../reads/jobs.ts';
 import { listJobs, readJob, readStatuses } from '../reads/jobs.ts';
@@ -118,7 +119,11 @@ const listShape: Shape<JobListOptions> = {
 
 const amendmentShape: Shape<Amendment> = { priority: optional(anything), runAfter: optional(anything) };
 
-export function operateJobs(database: Database): JobsOperator {
+export function operateJobs(database: Database, codec?: Codec): JobsOperator {
+  const read = async (id: string): Promise<JobDetails | undefined> => {
+    const job = await readJob(database, id);
+    return job && openedJob(codec, job);
+  };
   const change = async (
     ids: readonly string[],
     amendment: Amendment,
@@ -138,16 +143,17 @@ export function operateJobs(database: Database): JobsOperator {
     hasEnded: (status) => terminalStatuses.includes(status),
   });
   return {
-    get: (id) => readJob(database, id),
+    get: read,
     wait: async (id, options = {}) => {
       throwProblems('configuration', 'jobs.wait', optionProblems(options, waitShape));
       const timeoutMs = durationMs(options.timeout ?? '30s', 'timeout');
       if (isUuid(id)) await waits.wait(id.toLowerCase(), timeoutMs);
-      return readJob(database, id);
+      return read(id);
     },
     list: async (options = {}) => {
       throwProblems('configuration', 'a list of jobs', optionProblems(options, listShape));
-      return listJobs(database, options);
+      const page = await listJobs(database, options);
+      return { ...page, items: page.items.map((job) => openedSummary(codec, job)) };
     },
     cancel,
     count: (filter) => countUnfinished(database, filter),

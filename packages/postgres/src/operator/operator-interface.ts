@@ -91,7 +91,7 @@ export interface Operator {
     readonly list: () => Promise<readonly ScheduleInfo[]>;
     /**
      * Creates or changes a schedule: `set({ name, cron, job: task.job(payload) })`.
-     * @throws {PgQueueError} `configuration` (it would never come, for example), `invalid_job`
+     * @throws {PgQueueError} `configuration` (it would never come, for example; or the codec refuses plain payloads), `invalid_job`
      */
     readonly set: (definition: ScheduleDefinition) => Promise<'created' | 'changed'>;
     /** @throws {PgQueueError} `not_found`, as do the next three */

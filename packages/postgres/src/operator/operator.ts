@@ -1,9 +1,10 @@
 import type { ScheduleTimes, ScheduleDefinition, Operator } from './operator-interface.ts';
 import { keptOptions } from './operator-interface.ts';
-import type { NewJob } from '@pgqueue/core';
+import type { Codec, NewJob } from '@pgqueue/core';
 import type { Shape } from '@pgqueue/core/internal';
 import { PgQueueError } from '@pgqueue/core';
 import {
+  aCodec,
   aNumber,
   anObject,
   anything,
@@ -47,11 +48,17 @@ export interface OperatorOptions extends DatabaseOptions {
    * nothing is noted.
    */
   readonly actor?: Actor;
+  /**
+   * Decrypts what is read of jobs, and encrypts the values of signals: what `encrypted` returns. What it can't decrypt is
+   * returned as it is stored, with the id of its key. Default: none.
+   */
+  readonly codec?: Codec;
 }
 
 const operatorShape: Shape<OperatorOptions> = {
   ...databaseShape,
   actor: optional(anObject({ name: aText({ max: 200 }), via: oneOf('dashboard', 'cli') })),
+  codec: optional(aCodec),
 };
 
 /**
@@ -61,18 +68,18 @@ const operatorShape: Shape<OperatorOptions> = {
  */
 export function createOperator(options: OperatorOptions): Operator {
   throwProblems('configuration', 'the operator', optionProblems(options, operatorShape));
-  const { actor, ...own } = options;
+  const { actor, codec, ...own } = options;
   const database = checkedDatabase(openDatabase({ applicationName: 'pgqueue operator', ...own }));
-  const operator = operatorOf(database);
+  const operator = operatorOf(database, codec);
   return actor === undefined ? operator : withAudit(database, operator, actor);
 }
 
 /** Same as {@link createOperator}, on an open database. */
-export function operatorOf(database: Database): Operator {
+export function operatorOf(database: Database, codec?: Codec): Operator {
   return {
-    jobs: operateJobs(database),
-    dead: operateDead(database),
-    flows: operateFlows(database),
+    jobs: operateJobs(database, codec),
+    dead: operateDead(database, codec),
+    flows: operateFlows(database, codec),
     queues: operateQueues(database),
     nodes: {
       list: () => listNodes(database),
@@ -85,7 +92,7 @@ export function operatorOf(database: Database): Operator {
         );
       },
     },
-    schedules: operateSchedules(database),
+    schedules: operateSchedules(database, codec),
     status: () => readStatus(database),
     top: (options) => readTop(database, options),
     explain: (id, { waitMs = answerWithinMs } = {}) =>
@@ -116,7 +123,7 @@ function operateQueues(database: Database): Operator['queues'] {
   };
 }
 
-function operateSchedules(database: Database): Operator['schedules'] {
+function operateSchedules(database: Database, codec: Codec | undefined): Operator['schedules'] {
   const known = (found: boolean, name: string): void => {
     if (found) return;
     throw new PgQueueError(
@@ -130,7 +137,9 @@ function operateSchedules(database: Database): Operator['schedules'] {
   return {
     list: () => listSchedules(database),
     set: async (definition) => {
-      const result = await setSchedule(database, await toScheduleRow(definition));
+      const row = await toScheduleRow(definition);
+      if (codec?.plain === 'refuse') throw plainSchedule(row.name);
+      const result = await setSchedule(database, row);
       await wakeSchedulers(database);
       return result;
     },
@@ -147,6 +156,17 @@ function operateSchedules(database: Database): Operator['schedules'] {
       return id ?? '';
     },
   };
+}
+
+/**
+ * The scheduler has no keys, so it copies the payload of a schedule as it is stored: into jobs whose ids nobody knows beforehand.
+ */
+function plainSchedule(name: string): PgQueueError {
+  return new PgQueueError(
+    'configuration',
+    `schedule ${JSON.stringify(name)}: the payloads of schedules are not encrypted, and the codec has plain: 'refuse', so no worker would take its jobs. Use plain: 'accept', or enqueue from a process of yours`,
+    { data: { name } },
+  );
 }
 
 /** A definition of either kind. */

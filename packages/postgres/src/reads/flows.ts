@@ -1,4 +1,5 @@
-import { isUuid } from '@pgqueue/core/internal';
+import type { Codec, CodecPlace } from '@pgqueue/core';
+import { isUuid, opened } from '@pgqueue/core/internal';
 import type { SelectQueryBuilder } from 'kysely';
 import { sql } from 'kysely';
 import type { Database } from '../connection/database.ts';
@@ -249,6 +250,8 @@ export interface ResultsOptions {
   readonly step: string;
   readonly after?: string;
   readonly limit: number;
+  /** Decodes the results. */
+  readonly codec?: Codec | undefined;
 }
 
 /**
@@ -257,10 +260,10 @@ export interface ResultsOptions {
  */
 export async function listResults(
   { query, schema }: Target,
-  { flow, step, after, limit }: ResultsOptions,
+  { flow, step, after, limit, codec }: ResultsOptions,
 ): Promise<Page<StepResult> | undefined> {
-  const rows = await query<StepResult & { readonly ended: boolean }>(
-    `select nullif(r.job, s.flow)::text as job, r.outcome, r.result, r.job is not null as ended
+  const rows = await query<StepResult & { readonly ended: boolean; readonly task: string | null }>(
+    `select nullif(r.job, s.flow)::text as job, r.outcome, r.result, r.task, r.job is not null as ended
      from ${schema}.flow_step s left join lateral ${schema}.flow_results(s.flow, s.step, $3::uuid, $4) r on true
      where s.flow = $1::uuid and s.name = $2`,
     [flow, step, after ?? null, limit + 1],
@@ -268,7 +271,13 @@ export async function listResults(
   if (rows.length === 0) return undefined;
   const found = rows
     .filter(({ ended }) => ended)
-    .map(({ job, outcome, result }) => ({ job, outcome, result }));
+    .map(({ job, outcome, result, task }): StepResult => {
+      const place: CodecPlace =
+        job === null
+          ? { id: flow, field: 'signal', name: step }
+          : { id: job, field: 'result', name: task ?? '' };
+      return { job, outcome, result: opened(codec, result, place) };
+    });
   // a signal has one value, and so no second page
   return pageOf(found, limit, { toItem: (row) => row, cursor: ({ job }) => job ?? '' });
 }

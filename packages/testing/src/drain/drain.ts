@@ -85,7 +85,7 @@ interface Drainage {
 }
 
 function open(options: DrainOptions, record: DrainRecord): Drainage {
-  const { database: tested, tasks, policy, pool, around, concurrency = 1 } = options;
+  const { database: tested, tasks, policy, pool, around, codec, concurrency = 1 } = options;
   const { url: connectionString, schema } = tested;
   const observe = allObservers(record.observe, options.observe);
   const where = { connectionString, ...(schema === undefined ? {} : { schema }) };
@@ -102,6 +102,7 @@ function open(options: DrainOptions, record: DrainRecord): Drainage {
     concurrency,
     ...(pool === undefined ? {} : { pool }),
     ...(around === undefined ? {} : { around }),
+    ...(codec === undefined ? {} : { codec }),
   });
   const database = openDatabase({ ...where, applicationName: 'pgqueue drain', connectionsMax: 1 });
   return {

@@ -1,7 +1,8 @@
-import type { Duration, Observer, Policy, TaskHandler } from '@pgqueue/core';
+import type { Codec, Duration, Observer, Policy, TaskHandler } from '@pgqueue/core';
 import type { Rule, Shape } from '@pgqueue/core/internal';
 import type { Around } from '@pgqueue/worker';
 import {
+  aCodec,
   aDuration,
   aFlag,
   aFunction,
@@ -36,6 +37,8 @@ export interface DrainOptions {
   readonly concurrency?: number;
   /** Middleware around handlers, as in your worker. Default: none. */
   readonly around?: Around;
+  /** Codec of payloads and results, as in your worker and your producer. Default: none. */
+  readonly codec?: Codec;
   /** Runs retries at once, too, whatever their backoff. Default false: they wait. */
   readonly retries?: boolean;
   /** Runs delayed and snoozed jobs at once, too. Default false: they wait. Timers of flows wait in any case. */
@@ -70,6 +73,7 @@ const shape: Shape<DrainOptions> = {
   pool: optional(aText()),
   concurrency: optional(aNumber({ min: 1, max: 1_000, whole: true })),
   around: optional(aFunction),
+  codec: optional(aCodec),
   retries: optional(aFlag),
   delayed: optional(aFlag),
   ahead: optional(aDuration),

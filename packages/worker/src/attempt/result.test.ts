@@ -50,7 +50,7 @@ test('outcomes and errors are no results, and without a schema everything fits',
 
 test('the problems are stored with the job, but are in no message that is logged', () => {
   const conclusion = conclude({
-    job: { id: 'id', token: 'token', tries: 0, retry: null },
+    job: { id: 'id', task: 'greet', token: 'token', tries: 0, retry: null },
     ending: { kind: 'threw', error: new ResultError(['pin: expected a number, received 1234']) },
     retry: {},
     aborted: undefined,

@@ -6,7 +6,7 @@ import type { Ending } from '../lease/ending.ts';
 import { conclude } from './to-settlement.ts';
 import { jsonText, resultBytesMax, resultText } from '../lease/json.ts';
 
-const job = { id: 'id', token: 'token', tries: 2, retry: null };
+const job = { id: 'id', task: 'greet', token: 'token', tries: 2, retry: null };
 const end = (ending: Ending, aborted?: AbortReason): Conclusion =>
   conclude({ job, ending, retry: { base: '1s', backoff: 'linear', jitter: 0 }, aborted, random: 0.5 });
 const outcome = (ending: Ending, aborted?: AbortReason): string => {

@@ -96,8 +96,8 @@ test('ends come in the order of the jobs, and those that are missing are done', 
   expect(ids.toSorted()).toEqual(ids);
   expect(new Set(ids).size).toBe(300);
   const ends = [
-    { job: childId(flow, 2), outcome: 'dead', result: null },
-    { job: childId(flow, 0), outcome: 'done', result: 7 },
+    { job: childId(flow, 2), outcome: 'dead', result: null, task: null },
+    { job: childId(flow, 0), outcome: 'done', result: 7, task: 'a' },
   ] as const;
   expect(inOrder(flow, 3, ends)).toEqual([
     { job: ids[0], outcome: 'done', result: 7 },

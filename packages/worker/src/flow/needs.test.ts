@@ -9,8 +9,8 @@ const idOf = (n: number): string => `00000000-0000-7000-8000-${String(n).padStar
 function stepOf(count: number, characters: number) {
   const ends = Array.from({ length: count }, (_, n): EndInStep =>
     n % 10 === 9
-      ? { job: idOf(n), outcome: 'dead', result: null }
-      : { job: idOf(n), outcome: 'done', result: n },
+      ? { job: idOf(n), outcome: 'dead', result: null, task: null }
+      : { job: idOf(n), outcome: 'done', result: n, task: 'a' },
   );
   const places: PagePlace[] = [];
   const needPage = (_need: string, place: PagePlace): Promise<PageOfEnds> => {

@@ -72,6 +72,7 @@ async function run(
     floating: createFloating('fail'),
     database,
     transactions: { run: () => Promise.reject(new Error('none')), destroy: () => {} },
+    codec: undefined,
     logger: undefined,
     onNext: () => {},
     listens: () => listens,

@@ -51,7 +51,8 @@ async function showing(
   { database }: Desk,
   { flow, step, results }: Listed,
 ): Promise<(result: StepResult) => FlowResult> {
-  if (settings.redact === undefined) return (result) => shownOf(result, result.result);
+  if (settings.redact === undefined)
+    return (result) => shownOf(result, redacted(settings, result.result, unasked));
   const ids = results.flatMap(({ job }) => (job === null ? [] : [job]));
   const jobs = new Map((await readListed(database, ids)).map((job) => [job.id, job]));
   const names = ids.length < results.length ? await readFlowNames(database, flow) : undefined;
@@ -64,6 +65,9 @@ async function showing(
     return shownOf(result, redactedOf(settings, document, jobs.get(job)));
   };
 }
+
+/** The facts of a document when there is no hook to ask. */
+const unasked: Shown = { kind: 'result', id: '', task: '', queue: '', key: '' };
 
 /** Hides the result of a job that is no longer known: the hook could not tell what to leave out. */
 function redactedOf(settings: Settings, document: unknown, job: ListedJob | undefined): unknown {

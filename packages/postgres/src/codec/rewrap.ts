@@ -1,0 +1,75 @@
+import type { Codec, CodecPlace } from '@pgqueue/core';
+import { PgQueueError } from '@pgqueue/core';
+import { placeOf } from '@pgqueue/core/internal';
+import type { Target } from '../connection/target.ts';
+
+/** Outcome of {@link rewrapDead}. */
+export interface Rewrapped {
+  /** Jobs that were written. */
+  readonly done: number;
+  /** Jobs of which everything is under the first key already. */
+  readonly current: number;
+  /** Jobs that can't be decrypted; the first of them, and why. */
+  readonly unreadable: readonly { readonly id: string; readonly why: string }[];
+}
+
+interface DeadRow {
+  readonly id: string;
+  readonly task: string;
+  /** Stands for the row as it was read. */
+  readonly version: string;
+  /** JSON text: numbers of a plain one stay as they are. */
+  readonly payload: string;
+  readonly errors: readonly unknown[];
+}
+
+/**
+ * Encrypts the payloads and the encrypted errors of dead jobs under the first key; a plain payload is encrypted, too. A job that
+ * was redriven meanwhile is left alone.
+ */
+export async function rewrapDead(target: Target, codec: Codec, ids: readonly string[]): Promise<Rewrapped> {
+  const { query, schema } = target;
+  const rows = await query<DeadRow>(
+    `select d.id, d.task, d.xmin::text as version, d.payload::text as payload, d.errors from ${schema}.dead_letter d where d.id = any ($1::uuid[])`,
+    [ids],
+  );
+  const changes: object[] = [];
+  const unreadable: { readonly id: string; readonly why: string }[] = [];
+  for (const row of rows) {
+    try {
+      const changed = changeOf(codec, row);
+      if (changed !== undefined) changes.push(changed);
+    } catch (error) {
+      if (!(error instanceof PgQueueError)) throw error;
+      unreadable.push({ id: row.id, why: error.message });
+    }
+  }
+  const current = rows.length - changes.length - unreadable.length;
+  if (changes.length === 0) return { done: 0, current, unreadable };
+  const written = await query(`select r.id from ${schema}.rewrap_dead($1::text::jsonb) as r (id)`, [
+    JSON.stringify(changes),
+  ]);
+  return { done: written.length, current, unreadable };
+}
+
+/** Returns what is to be written of a job; undefined: nothing. @throws {PgQueueError} `key_missing`, `undecodable` */
+function changeOf(codec: Codec, row: DeadRow): object | undefined {
+  const { id, version, errors } = row;
+  const again = (stored: unknown, place: CodecPlace, text: string): unknown => {
+    const key = codec.keyOf(stored);
+    if (key === codec.writesWith) return stored;
+    const value = codec.decode(stored, place);
+    return JSON.parse(codec.encode(key === undefined ? text : JSON.stringify(value), place)) as unknown;
+  };
+  const payload: unknown = JSON.parse(row.payload);
+  const newPayload = again(payload, placeOf(row, 'payload'), row.payload);
+  const newErrors = errors.map((error) => {
+    if (codec.keyOf(error) === undefined) return error;
+    const renewed = again(error, placeOf(row, 'error'), '');
+    if (renewed === error) return error;
+    const message = `encrypted under the key ${JSON.stringify(codec.writesWith)}`;
+    return { ...(error as object), message, ...(renewed as object) };
+  });
+  if (newPayload === payload && newErrors.every((error, index) => error === errors[index])) return undefined;
+  return { id, version, payload: newPayload, errors: newErrors };
+}
