@@ -6,7 +6,7 @@ import { allObservers } from '@pgqueue/core';
 import { aCodec, aFlag, aFunction, aNumber, aText, either, optional } from '@pgqueue/core/internal';
 import type { DatabaseOptions } from '@pgqueue/postgres';
 import type { NodeTasks } from '@pgqueue/postgres/internal';
-import { concealing } from './attempt/concealed.ts';
+import { concealing } from './codec/concealed.ts';
 import { aConnectionString, databaseShape } from '@pgqueue/postgres/internal';
 
 const { pool: _pool, ...connection } = databaseShape;

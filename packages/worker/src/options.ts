@@ -20,7 +20,7 @@ import type { NodeTasks } from '@pgqueue/postgres/internal';
 import { healthShape } from '@pgqueue/postgres/internal';
 import type { Metrics } from '@pgqueue/telemetry';
 import { createMetrics } from '@pgqueue/telemetry';
-import { concealing } from './attempt/concealed.ts';
+import { concealing } from './codec/concealed.ts';
 import { commandProblems, isExecutable } from './executable/executable.ts';
 import type { Around } from './run/around.ts';
 import { aroundHandler } from './run/around.ts';

@@ -3,7 +3,7 @@ import type { Codec, CodecPlace } from './codec.ts';
 
 /**
  * Encodes the error of an attempt. Its kind and its run time stay readable, and its message says that it is encoded.
- * What a database adds to an error (node, try, time) stands beside the encoded text.
+ * The database adds its own members (node, try, time) beside the encoded text.
  */
 export function encodedError(codec: Codec, error: object, place: CodecPlace): object {
   const { kind, ms } = error as { readonly kind?: unknown; readonly ms?: unknown };

@@ -4,7 +4,7 @@ import type { DeadJob } from '../reads/dead.ts';
 import type { JobDetails, JobSummary } from '../reads/jobs.ts';
 
 /**
- * Decodes the last error and the progress of a job in a list. What can't be decoded stays as it is stored, and names its
+ * Decodes the last error and the progress of a job in a list. A value that can't be decoded stays as it is stored, and names its
  * key.
  */
 export function openedSummary<Job extends JobSummary>(codec: Codec | undefined, job: Job): Job {

@@ -49,7 +49,7 @@ export interface OperatorOptions extends DatabaseOptions {
    */
   readonly actor?: Actor;
   /**
-   * Decrypts what is read of jobs, and encrypts the values of signals: what `encrypted` returns. What it can't decrypt is
+   * Decrypts what is read of jobs, and encrypts the values of signals: what `encrypted` returns. A value that it can't decrypt is
    * returned as it is stored, with the id of its key. Default: none.
    */
   readonly codec?: Codec;

@@ -3,7 +3,7 @@ import { PgQueueError } from '@pgqueue/core';
 import { jobLimits } from '@pgqueue/core/internal';
 import { saveCheckpoint } from '@pgqueue/postgres/internal';
 import type { Attempt } from './attempt.ts';
-import { encodedCheckpoint } from './encoding.ts';
+import { encodedCheckpoint } from '../codec/encoding.ts';
 import { lose } from '../lease/held-leases.ts';
 import { jsonText } from '../lease/json.ts';
 import type { LeaseParts } from './lease-calls.ts';

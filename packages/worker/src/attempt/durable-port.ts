@@ -8,7 +8,7 @@ import { lose } from '../lease/held-leases.ts';
 import { AbortedError } from '../lease/timing.ts';
 import type { Attempt, OpenTransaction } from './attempt.ts';
 import { saveText } from './checkpoint.ts';
-import { decodedPage, encodedCheckpoint } from './encoding.ts';
+import { decodedPage, encodedCheckpoint } from '../codec/encoding.ts';
 import type { LeaseParts } from './lease-calls.ts';
 import { overError, ownRows, throwOver, whileHeld } from './lease-calls.ts';
 import { pageOfLease, tracedRows } from './job-port.ts';

@@ -8,7 +8,7 @@ import { neededStep } from '../flow/needs.ts';
 import type { NeededSteps, NodePort } from '../flow/node-port.ts';
 import { lose } from '../lease/held-leases.ts';
 import type { Attempt } from './attempt.ts';
-import { decodedPage } from './encoding.ts';
+import { decodedPage } from '../codec/encoding.ts';
 import type { LeaseParts } from './lease-calls.ts';
 import { extendLeases, overError, ownRows, whileHeld } from './lease-calls.ts';
 import { ResultError } from './result.ts';

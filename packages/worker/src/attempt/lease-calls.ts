@@ -14,7 +14,7 @@ import {
   settleWithin,
 } from '@pgqueue/postgres/internal';
 import type { Attempt, OpenTransaction } from './attempt.ts';
-import { encodedProgress, encodedResult } from './encoding.ts';
+import { encodedProgress, encodedResult } from '../codec/encoding.ts';
 import { AbortedError } from '../lease/timing.ts';
 import { lose } from '../lease/held-leases.ts';
 import type { WorkerLogger } from '../options.ts';

@@ -3,7 +3,7 @@ import type { ClaimedJob } from '@pgqueue/core/internal';
 import type { AttemptSpan } from '@pgqueue/telemetry/internal';
 import { startAttempt, startBundle } from '@pgqueue/telemetry/internal';
 import type { Attempt } from './attempt.ts';
-import { concealed } from './concealed.ts';
+import { concealed } from '../codec/concealed.ts';
 import type { Conclusion } from './to-settlement.ts';
 
 /**

@@ -13,7 +13,7 @@ import {
 } from '@pgqueue/core/internal';
 import type { SettleRequest } from '@pgqueue/postgres/internal';
 import { jobsJson } from '@pgqueue/postgres/internal';
-import { encodedResult, isKeyMissing, keyDelayMs } from './encoding.ts';
+import { encodedResult, isKeyMissing, keyDelayMs } from '../codec/encoding.ts';
 import { ResultError } from './result.ts';
 import { resultText } from '../lease/json.ts';
 

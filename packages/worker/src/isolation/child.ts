@@ -7,6 +7,7 @@ import { Worker } from 'node:worker_threads';
 import { PgQueueError } from '@pgqueue/core';
 import { isTaskHandler, loggedError } from '@pgqueue/core/internal';
 import type { Handler } from '@pgqueue/core';
+import { concealed } from '../codec/concealed.ts';
 import { childContext } from './child-context.ts';
 import type { Methods, Peer } from './peer.ts';
 import { createPeer } from './peer.ts';
@@ -16,6 +17,7 @@ import { encodeReturned, encodeThrown } from './protocol.ts';
 /** Runs one attempt. Resolves when the node has received its ending. */
 export async function runAttempt(input: ChildInput): Promise<void> {
   dieWithParent();
+  conceals = input.conceals;
   const line = openLine();
   const { context, methods } = childContext(input, () => line.peer);
   line.listen(methods);
@@ -87,7 +89,7 @@ function openLine(): ParentChannel {
  */
 function onUncaught(error: unknown): void {
   if (process.listenerCount('uncaughtException') > 1) return; // the handler's own listener decides
-  const text = JSON.stringify(loggedError(error));
+  const text = JSON.stringify(loggedError(conceals ? concealed(error) : error));
   process.stderr.write(
     `pgqueue: an isolated handler's process was ended by an error that nobody caught: ${text}\n`,
   );
@@ -95,6 +97,8 @@ function onUncaught(error: unknown): void {
 }
 
 let watched = false;
+/** Keeps the texts of errors out of what is written. */
+let conceals = false;
 
 /**
  * Ends the process when its parent is gone. A handler that blocks the event loop would otherwise outlive a

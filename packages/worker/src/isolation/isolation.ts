@@ -1,4 +1,4 @@
-import type { AbortReason, IsolatedHandler, JobContext } from '@pgqueue/core';
+import type { AbortReason, Codec, IsolatedHandler, JobContext } from '@pgqueue/core';
 import { cancelled, giveUp, retryAfter, snooze } from '@pgqueue/core';
 import { within } from '@pgqueue/core/internal';
 import pLimit from 'p-limit';
@@ -28,7 +28,9 @@ export interface Isolation {
 const graceMs = 750;
 const closeMs = 3_000;
 
-export function createIsolation(): Isolation {
+/** @param codec the codec of the node: with `errors`, the texts of errors are not written to stderr either */
+export function createIsolation(codec?: Codec): Isolation {
+  const conceals = codec?.errors === true;
   const pools = new Map<IsolatedHandler, Isolated>();
   let closed = false;
 
@@ -45,7 +47,7 @@ export function createIsolation(): Isolation {
   return {
     run: (handler, payload, context) => {
       if (closed) return Promise.resolve({ kind: 'threw', error: new AbortedError('shutdown') });
-      return of(handler).run({ module: handler.module, payload, context });
+      return of(handler).run({ module: handler.module, payload, context, conceals });
     },
     close: async () => {
       closed = true;
@@ -63,10 +65,11 @@ interface AttemptInput {
   readonly module: string;
   readonly payload: unknown;
   readonly context: JobContext;
+  readonly conceals: boolean;
 }
 
 /** Runs one attempt. An abort takes two steps: first the handler's signal, then its process. */
-async function runIn(pool: ChildPool, { module, payload, context }: AttemptInput): Promise<Ending> {
+async function runIn(pool: ChildPool, { module, payload, context, conceals }: AttemptInput): Promise<Ending> {
   const { signal } = context;
   const killer = new AbortController();
   const alarm = createAlarm(() => killer.abort());
@@ -87,7 +90,7 @@ async function runIn(pool: ChildPool, { module, payload, context }: AttemptInput
   if (signal.aborted) return { kind: 'threw', error: new AbortedError(reasonOf(signal)) };
   signal.addEventListener('abort', abort, { once: true });
   try {
-    const input = { module, payload, job: context.job, needs: portOf(context).needs };
+    const input = { module, payload, job: context.job, needs: portOf(context).needs, conceals };
     await pool.run({ attempt: line.token, input, killed: killer.signal, channel: line.channel });
   } catch (error) {
     if (ending === undefined && isUncopied(error)) return { kind: 'threw', error };

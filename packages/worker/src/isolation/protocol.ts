@@ -15,6 +15,8 @@ export interface ChildInput {
   readonly payload: unknown;
   readonly job: JobContext['job'];
   readonly needs: NeededSteps;
+  /** The texts of errors are written nowhere, since the codec encodes them. */
+  readonly conceals: boolean;
 }
 
 /** Ending of a handler in the form that crosses the border. */

@@ -3,7 +3,7 @@ import type { ClaimedJob } from '@pgqueue/core/internal';
 import { errorData } from '@pgqueue/core/internal';
 import type { SettleRequest, Target } from '@pgqueue/postgres/internal';
 import { settle } from '@pgqueue/postgres/internal';
-import { decodeJob, isKeyMissing, keyDelayMs } from '../attempt/encoding.ts';
+import { decodeJob, isKeyMissing, keyDelayMs } from '../codec/encoding.ts';
 import { persistently } from '../settle/retry-transient.ts';
 
 /** Parts of {@link createDecoder}. */

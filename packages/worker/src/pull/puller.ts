@@ -21,7 +21,7 @@ import {
   scanJobs,
   settle,
 } from '@pgqueue/postgres/internal';
-import { encodedResult } from '../attempt/encoding.ts';
+import { encodedResult } from '../codec/encoding.ts';
 import { unitsOf } from '../lease/unit.ts';
 import type { Claimed } from '../claim/claims.ts';
 import { createClaims } from '../claim/claims.ts';

@@ -4,7 +4,7 @@ import { shapeProblem } from '@pgqueue/core/internal';
 import type { Attempt, AttemptEvents, Leased } from '../attempt/attempt.ts';
 import type { Ending } from '../lease/ending.ts';
 import type { Isolation } from '../isolation/isolation.ts';
-import { decodeJob } from '../attempt/encoding.ts';
+import { decodeJob } from '../codec/encoding.ts';
 import type { LeaseParts } from '../attempt/lease-calls.ts';
 
 /** Ending of one attempt. The endings of a bundle are reported together. */

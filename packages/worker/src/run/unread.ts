@@ -1,6 +1,6 @@
 import type { Observer } from '@pgqueue/core';
 import type { ClaimedJob } from '@pgqueue/core/internal';
-import { isKeyMissing } from '../attempt/encoding.ts';
+import { isKeyMissing } from '../codec/encoding.ts';
 import type { Ending } from '../lease/ending.ts';
 
 /** Tells of a job whose values could not be read: they do not fit, or their key is missing. */

@@ -43,7 +43,8 @@ export function decodeJob(
   }
 }
 
-/** Returns a result (JSON text) as it is stored; null: none. Of one that is too long then, the note of its problem is stored. */
+/** Returns a result (JSON text) as it is stored; null: none. If it is too long then, returns a note of the
+ * problem instead. */
 export function encodedResult(
   codec: Codec | undefined,
   job: Named,

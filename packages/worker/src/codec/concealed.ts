@@ -13,7 +13,7 @@ export function concealing(codec: Codec | undefined, observe: Observer): Observe
   if (codec?.errors !== true) return observe;
   return (event) => {
     if (!ofHandlers.has(event.type) || !('error' in event)) return observe(event);
-    observe({ ...event, error: concealed(event.error) } as PgQueueEvent);
+    observe({ ...event, error: concealed(event.error) });
   };
 }
 

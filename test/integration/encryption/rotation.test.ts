@@ -1,0 +1,142 @@
+import type { Codec, JobContext } from '@pgqueue/core';
+import { defineTask, giveUp, implement } from '@pgqueue/core';
+import { createOperator } from '@pgqueue/postgres';
+import { createProducer } from '@pgqueue/producer';
+import { createScheduler } from '@pgqueue/scheduler';
+import { afterEach, expect, test } from 'vitest';
+import { z } from 'zod';
+import { opened } from '../../support/database.ts';
+import { codecOf } from '../../support/encryption/keys.ts';
+import { openWorkerBench, until } from '../../support/worker-bench.ts';
+
+const bench = opened(openWorkerBench);
+const closing: { readonly close: () => Promise<unknown> }[] = [];
+afterEach(async () => {
+  await Promise.all(closing.splice(0).map((one) => one.close()));
+  await bench.clear();
+});
+
+const task = defineTask({ name: 'greet', payload: z.object({ n: z.int(), fails: z.boolean().optional() }) });
+const producing = (codec: Codec) => {
+  const producer = createProducer({ connectionString: bench.test.url, codec });
+  closing.push(producer);
+  return producer;
+};
+const operating = (codec?: Codec) => {
+  const operator = createOperator({
+    connectionString: bench.test.url,
+    actor: { name: 'ada', via: 'cli' },
+    ...(codec === undefined ? {} : { codec }),
+  });
+  closing.push(operator);
+  return operator;
+};
+
+test('a rotation under load loses nothing: readers first, then writers, then the older key goes', async () => {
+  const scheduler = createScheduler({ connectionString: bench.test.url });
+  closing.push({ close: () => scheduler.stop() });
+  await scheduler.start();
+  const ran = new Map<string, number>();
+  const handler = implement(task, ({ n }, { job }: JobContext) => {
+    ran.set(job.id, (ran.get(job.id) ?? 0) + 1);
+    return n;
+  });
+  const ids: string[] = [];
+  let producer = producing(codecOf(['a']));
+  let producing_ = true;
+  const load = (async () => {
+    while (producing_) {
+      const made = await producer.enqueueMany(Array.from({ length: 50 }, (_, n) => task.job({ n })));
+      for (const { id } of made) ids.push(id);
+    }
+  })();
+  const more = (count: number): Promise<unknown> => {
+    const goal = ids.length + count;
+    return until('more jobs', () => ids.length >= goal && ran.size > goal / 2);
+  };
+  const first = await bench.worker([handler], { codec: codecOf(['a']) });
+  await more(200);
+  const second = await bench.worker([handler], { codec: codecOf(['a', 'b']) });
+  await first.stop();
+  producer = producing(codecOf(['b', 'a']));
+  await more(200);
+  const third = await bench.worker([handler], { codec: codecOf(['b', 'a']) });
+  await second.stop();
+  await more(200);
+  producing_ = false;
+  await load;
+  await until('every job to be done', () => ran.size === ids.length);
+  const rows = await bench.sql(
+    `select (select count(*)::integer from pgqueue.queue) as waiting, (select count(*)::integer from pgqueue.dead_letter) as dead`,
+  );
+  expect(rows).toEqual([{ waiting: 0, dead: 0 }]);
+  expect(new Set(ran.values())).toEqual(new Set([1]));
+  const after = producing(codecOf(['b', 'a']));
+  expect(await after.result(ids[7] ?? '')).toBe(7);
+  expect(await after.result(ids.at(-1) ?? '')).toBe(49);
+  for (const worker of [first, second, third]) expect(worker.of('codec.key_missing')).toEqual([]);
+});
+
+test('dead jobs are rewrapped under the first key, in slices, and run without the older key', async () => {
+  const older = codecOf(['a'], { errors: true });
+  const both = codecOf(['b', 'a'], { errors: true, plain: 'accept' });
+  const failing = implement(task, ({ n }) => giveUp(new Error(`failed ${n}`)));
+  const worker = await bench.worker([failing], { codec: codecOf(['a'], { errors: true, plain: 'accept' }) });
+  const made = await producing(older).enqueueMany(Array.from({ length: 5 }, (_, n) => task.job({ n })));
+  const plain = await bench.producer.enqueue(task, { n: 5 });
+  await bench.dispatch();
+  const ids = [...made.map(({ id }) => id), plain.id];
+  for (const id of ids) await until('it to be dead', async () => (await bench.job(id)).status === 'dead');
+  const [cut] = ids;
+  await bench.sql(`update pgqueue.dead_letter set payload = payload || '{"data": "AAAA"}' where id = $1`, [
+    cut,
+  ]);
+  const seen: unknown[] = [];
+  const result = await operating(both).dead.rewrap(
+    { all: true },
+    { chunk: 2, onProgress: ({ seen: of }) => void seen.push(of) },
+  );
+  expect(result).toEqual({
+    total: 6,
+    done: 5,
+    current: 0,
+    unreadable: 1,
+    problems: [expect.stringMatching(/^the payload of job .* can't be decrypted/)],
+  });
+  expect(seen).toEqual([2, 4, 6]);
+  expect(await operating(both).dead.rewrap({ ids: ids.slice(1) })).toMatchObject({
+    done: 0,
+    current: 5,
+    unreadable: 0,
+  });
+  const newer = codecOf(['b'], { errors: true });
+  const listed = await operating(newer).dead.list();
+  expect(listed.items.map(({ lastError }) => lastError?.message).toSorted()).toEqual(
+    expect.arrayContaining(['failed 1', 'failed 2', 'failed 3', 'failed 4']),
+  );
+  const [note] = await bench.sql(
+    `select action, result from pgqueue.audit where action = 'dead.rewrap' order by n limit 1`,
+  );
+  expect(note).toEqual({ action: 'dead.rewrap', result: { total: 6, done: 5, current: 0, unreadable: 1 } });
+  await worker.stop();
+  await bench.worker([implement(task, ({ n }) => n)], { codec: newer });
+  await operating(newer).dead.redrive({ ids: ids.slice(1) });
+  await bench.dispatch();
+  const producer = producing(newer);
+  expect(await Promise.all(ids.slice(1).map((id) => producer.result(id)))).toEqual([1, 2, 3, 4, 5]);
+  await expect(operating().dead.rewrap({ all: true })).rejects.toThrow('this operator has no codec');
+});
+
+test('a rewrap without the key of a job leaves it as it is, and names the key', async () => {
+  const worker = await bench.worker([implement(task, () => giveUp())], { codec: codecOf(['a']) });
+  const { id } = await producing(codecOf(['a'])).enqueue(task, { n: 1 });
+  await bench.dispatch();
+  await until('it to be dead', async () => (await bench.job(id)).status === 'dead');
+  await worker.stop();
+  expect(await operating(codecOf(['b'])).dead.rewrap({ all: true })).toMatchObject({
+    done: 0,
+    unreadable: 1,
+    problems: [expect.stringContaining('is encrypted under the key "a", which this process does not have')],
+  });
+  expect((await operating(codecOf(['a'])).jobs.get(id))?.payload).toEqual({ n: 1 });
+});

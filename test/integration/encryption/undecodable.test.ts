@@ -1,0 +1,198 @@
+import type { Codec, JobContext } from '@pgqueue/core';
+import { defineTask, implement } from '@pgqueue/core';
+import { createOperator } from '@pgqueue/postgres';
+import { createProducer } from '@pgqueue/producer';
+import type { Producer } from '@pgqueue/producer';
+import { createPuller } from '@pgqueue/worker';
+import { afterEach, describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { opened } from '../../support/database.ts';
+import { codecOf } from '../../support/encryption/keys.ts';
+import { promoteAll } from '../../support/dispatch-all.ts';
+import { openWorkerBench, until } from '../../support/worker-bench.ts';
+
+const bench = opened(openWorkerBench);
+const closing: { readonly close: () => Promise<unknown> }[] = [];
+afterEach(async () => {
+  await Promise.all(closing.splice(0).map((one) => one.close()));
+  await bench.clear();
+});
+
+const codec = codecOf(['new', 'old']);
+const task = defineTask({
+  name: 'greet',
+  payload: z.looseObject({ secret: z.string() }),
+  retry: { maxTries: 3, base: 1, jitter: 0 },
+});
+
+function producing(by: Codec = codec): Producer {
+  const producer = createProducer({ connectionString: bench.test.url, notify: false, codec: by });
+  closing.push(producer);
+  return producer;
+}
+
+function operating(by?: Codec) {
+  const operator = createOperator({
+    connectionString: bench.test.url,
+    ...(by === undefined ? {} : { codec: by }),
+  });
+  closing.push(operator);
+  return operator;
+}
+
+const stored = (): Promise<readonly Record<string, unknown>[]> =>
+  bench.sql('select payload from pgqueue.queue');
+const ended = (id: string, status = 'done'): Promise<unknown> =>
+  until(`job ${id} to be ${status}`, async () => (await bench.job(id)).status === status);
+
+describe('a job that can not be decrypted', () => {
+  test('waits, uncounted, while the key is missing, and runs once it is there', async () => {
+    const producer = producing(codecOf(['newest']));
+    const { id } = await producer.enqueue(task, { secret: 'canary' });
+    const worker = await bench.worker([implement(task, () => {})], { codec });
+    await bench.dispatch();
+    await expect.poll(() => worker.of('codec.key_missing')).toHaveLength(1);
+    expect(worker.of('codec.key_missing')).toEqual([
+      {
+        type: 'codec.key_missing',
+        job: id,
+        task: 'greet',
+        error: expect.objectContaining({
+          code: 'key_missing',
+          data: expect.objectContaining({ key: 'newest' }) as object,
+        }) as Error,
+      },
+    ]);
+    await ended(id, 'delayed');
+    expect(await bench.job(id)).toMatchObject({ tries: 0, crashes: 0, errors: [] });
+    await worker.stop();
+    await bench.worker([implement(task, ({ secret }) => secret)], { codec: codecOf(['new', 'newest']) });
+    await promoteAll(bench.database);
+    await bench.dispatch();
+    expect(await producing(codecOf(['new', 'newest'])).result(id)).toBe('canary');
+  });
+
+  test('is dead, with the reason, when its payload was changed, cut, moved or is plain', async () => {
+    const producer = producing();
+    const ids = (
+      await producer.enqueueMany(['a', 'b', 'c', 'd', 'e'].map((secret) => task.job({ secret })))
+    ).map(({ id }) => id);
+    const [moved, cut, plain, retasked, fine] = ids;
+    await bench.sql(
+      `update pgqueue.queue q set payload = (select payload from pgqueue.queue where id = $2) where id = $1`,
+      [moved, fine],
+    );
+    await bench.sql(
+      `update pgqueue.queue set payload = payload || jsonb_build_object('data', left(payload ->> 'data', -4)) where id = $1`,
+      [cut],
+    );
+    await bench.sql(`update pgqueue.queue set payload = '{"secret": "made up"}' where id = $1`, [plain]);
+    await bench.sql(`update pgqueue.queue set task = 'other' where id = $1`, [retasked]);
+    const other = defineTask({ name: 'other', payload: z.looseObject({}) });
+    const ran: string[] = [];
+    const handlers = [task, other].map((of) =>
+      implement(of, (_payload: unknown, { job }: JobContext) => void ran.push(job.id)),
+    );
+    await bench.worker(handlers, { codec });
+    await bench.dispatch();
+    await ended(fine ?? '');
+    for (const id of [moved, cut, plain, retasked]) await ended(id ?? '', 'dead');
+    expect(ran).toEqual([fine]);
+    const reasons = await Promise.all(
+      [moved, cut, plain].map(async (id) => (await bench.job(id ?? '')).lastError?.message),
+    );
+    expect(reasons).toEqual([
+      expect.stringMatching(/^the payload of job .* can't be decrypted: it was changed, cut, or moved here/),
+      expect.stringMatching(/it was changed, cut, or moved here/),
+      expect.stringMatching(/it is not encrypted, and the codec has plain: 'refuse'/),
+    ]);
+  });
+
+  test('redriven with its own payload, it runs', async () => {
+    const producer = producing();
+    const { id } = await producer.enqueue(task, { secret: 'canary' });
+    const [{ payload } = {}] = await stored();
+    await bench.sql(`update pgqueue.queue set payload = '{"$enc": 1, "key": "new", "data": "AAAA"}'`);
+    await bench.worker([implement(task, ({ secret }) => secret)], { codec });
+    await bench.dispatch();
+    await ended(id, 'dead');
+    await bench.sql('update pgqueue.dead_letter set payload = $1', [JSON.stringify(payload)]);
+    expect(await operating(codec).dead.redrive({ ids: [id] })).toMatchObject({ done: 1 });
+    await bench.dispatch();
+    expect(await producer.result(id)).toBe('canary');
+  });
+
+  test('a lookalike of an encrypted payload is a payload as any other', async () => {
+    const lookalike = { $enc: 1, key: 'new', data: 'AAAA', secret: 'canary' };
+    await bench.worker([implement(task, (payload) => payload)], { codec });
+    const producer = producing();
+    const { id } = await producer.enqueue(task, lookalike);
+    await bench.dispatch();
+    expect(await producer.result(id)).toEqual(lookalike);
+  });
+
+  test("with plain: 'accept', jobs from before run, and so do those of schedules", async () => {
+    const { id } = await bench.producer.enqueue(task, { secret: 'plain' });
+    const accepting = codecOf(['new'], { plain: 'accept' });
+    await bench.worker([implement(task, ({ secret }) => secret)], { codec: accepting });
+    const { schedules } = operating(accepting);
+    await schedules.set({ name: 'daily', cron: '0 0 * * *', job: task.job({ secret: 'scheduled' }) });
+    const scheduled = await schedules.runNow('daily');
+    await bench.dispatch();
+    const producer = producing(accepting);
+    expect(await Promise.all([producer.result(id), producer.result(scheduled)])).toEqual([
+      'plain',
+      'scheduled',
+    ]);
+    await schedules.remove('daily');
+    await expect(
+      operating(codec).schedules.set({ name: 'daily', cron: '0 0 * * *', job: task.job({ secret: 'x' }) }),
+    ).rejects.toThrow('the payloads of schedules are not encrypted');
+  });
+});
+
+describe('a puller', () => {
+  test('gets decrypted jobs, and acknowledges with encrypted results', async () => {
+    const pull = createPuller({
+      connectionString: bench.test.url,
+      tasks: ['greet'],
+      codec: codecOf(['new'], { errors: true }),
+    });
+    closing.push(pull);
+    const producer = producing();
+    const made = await producer.enqueueMany(
+      ['a', 'b'].map((secret) => task.job({ secret }, { retry: { maxTries: 1 } })),
+    );
+    await bench.dispatch();
+    const jobs = await pull.claim({ max: 2, waitMs: 10_000 });
+    expect(jobs.map(({ payload }) => payload)).toEqual([{ secret: 'a' }, { secret: 'b' }]);
+    const [first, second] = jobs;
+    if (first === undefined || second === undefined) throw new Error('no jobs');
+    await pull.ack(first, 'canary');
+    expect(await pull.nack(second, new Error('canary'))).toBe('dead');
+    expect(await producer.result(made[0]?.id ?? '')).toBe('canary');
+    for (const { id } of made) expect(JSON.stringify(await bench.job(id))).not.toContain('canary');
+  });
+
+  test('never gets a job that can not be decrypted', async () => {
+    const seen: unknown[] = [];
+    const pull = createPuller({
+      connectionString: bench.test.url,
+      tasks: ['greet'],
+      codec,
+      observe: (event) => seen.push(event.type),
+    });
+    closing.push(pull);
+    const lacking = await producing(codecOf(['newest'])).enqueue(task, { secret: 'a' });
+    const plain = await bench.producer.enqueue(task, { secret: 'b' });
+    const fine = await producing().enqueue(task, { secret: 'c' });
+    await bench.dispatch();
+    const jobs = await pull.claim({ max: 10, waitMs: 10_000 });
+    expect(jobs.map(({ id }) => id)).toEqual([fine.id]);
+    await ended(lacking.id, 'delayed');
+    await ended(plain.id, 'dead');
+    expect(await bench.job(lacking.id)).toMatchObject({ tries: 0, crashes: 0 });
+    expect((await bench.job(plain.id)).lastError?.message).toContain("plain: 'refuse'");
+    expect(seen).toEqual(expect.arrayContaining(['codec.key_missing', 'job.settled']));
+  });
+});
