@@ -12,6 +12,7 @@ import type { Puller } from '@pgqueue/worker';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { useDatabase } from '../../support/database.ts';
+import { codecOf } from '../../support/encryption/keys.ts';
 import { hostileTexts, hostileValues } from '../../support/hostile.ts';
 
 const id = '00000000-0000-7000-8000-000000000001';
@@ -34,7 +35,7 @@ const onLost = (error: unknown): void => void lost.push(error);
 beforeAll(() => {
   const options = { connectionString: own.url, queryTimeoutMs: 5_000 };
   database = openDatabase(options);
-  operator = createOperator(options);
+  operator = createOperator({ ...options, codec: codecOf(['a'], { plain: 'accept' }) });
   producer = createProducer(options);
   puller = createPuller({ ...options, tasks: ['hello'], node: 'puller' });
   process.on('unhandledRejection', onLost);
@@ -93,6 +94,10 @@ const ofOperator: Calls = {
   'dead.purge': (x) => [
     () => operator.dead.purge({ ids: [x] }),
     ...['queue', 'task', 'reason', 'olderThanMs'].map((name) => () => operator.dead.purge({ [name]: x })),
+  ],
+  'dead.rewrap': (x) => [
+    () => operator.dead.rewrap({ ids: [x] }),
+    ...['queue', 'task', 'reason', 'olderThanMs'].map((name) => () => operator.dead.rewrap({ [name]: x })),
   ],
   'flows.list': (x) =>
     ['state', 'name', 'key', 'after', 'limit'].map((name) => () => operator.flows.list({ [name]: x })),

@@ -209,6 +209,7 @@ export const statements: Readonly<
       `select amend(${ids}, 1)`,
       `select erase(${ids})`,
       `select redrive(${ids})`,
+      `select rewrap_dead('[]')`,
       `select * from reset_node('n')`,
       `select * from flow_results(${id}, 0)`,
       `select signal_flow(${id}, 'ok'), cancel_flow(${id})`,
