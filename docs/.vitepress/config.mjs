@@ -94,6 +94,7 @@ export default defineConfig({
           'guides/long-jobs',
           'guides/executables',
           'guides/protocol',
+          'guides/encryption',
           'guides/testing',
         ),
       },

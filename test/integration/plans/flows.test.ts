@@ -12,7 +12,7 @@ const statements: Readonly<Record<string, string>> = {
   advance_flows: `select pgqueue.advance_flows('leader', 1, '{"from": 0, "max": 50, "walk": null}')`,
   'advance_flows, walking': `select pgqueue.advance_flows('leader', 1, '{"from": 10, "max": 50, "walk": "00000000-0000-0000-0000-000000000000"}')`,
   stop_jobs: `select pgqueue.stop_jobs('leader', 1, 50)`,
-  note_ends: `select pgqueue.note_ends(array[row(${aFlow}, 0, gen_random_uuid(), 'done', '{}')::pgqueue.flow_end])`,
+  note_ends: `select pgqueue.note_ends(array[row(${aFlow}, 0, gen_random_uuid(), 'done', '{}', 'a')::pgqueue.flow_end])`,
   start_flow: `select pgqueue.start_flow('{"name": "f", "unique_key": "k", "steps": [{"name": "a", "jobs": [{"task": "t"}]}, {"name": "b", "needs": [[0]], "jobs": [{"task": "t"}]}]}')`,
   signal_flow: `select pgqueue.signal_flow(${aFlow}, 's1')`,
   add_jobs: `select pgqueue.add_jobs(${someJob}, gen_random_uuid(), '[{"task": "t"}]')`,
