@@ -140,6 +140,7 @@ describe('wrong configuration is 78', () => {
       worker: ['--tasks', tasks],
       'dead redrive': ['--all'],
       'dead purge': ['--all'],
+      'dead rewrap': ['--all'],
       'jobs amend': [id, '--priority', '1'],
       'nodes reset': ['worker-1'],
       'queues pause': ['mail'],

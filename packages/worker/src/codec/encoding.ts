@@ -9,14 +9,15 @@ import { resultBytesMax, unstorable } from '../lease/json.ts';
 type Named = Pick<ClaimedJob, 'id' | 'task'>;
 
 /**
- * Pause of a job whose key this node does not have, in milliseconds, plus up to half as much again. The job is not given
- * back at once: the same node would claim it again, thousands of times a second.
+ * Shortest pause of a job whose key this node does not have, in milliseconds; the longest is twice as long. The job is not
+ * given back at once: the same node would claim it again, thousands of times a second. A backlog of such jobs comes
+ * back spread over the pause.
  */
-const keyPauseMs = 10_000;
+const keyPauseMs = 30_000;
 
 /** Returns the delay of a job that waits for a key. @param random 0 ≤ random < 1 */
 export function keyDelayMs(random: number): number {
-  return Math.round(keyPauseMs * (1 + random / 2));
+  return Math.round(keyPauseMs * (1 + random));
 }
 
 /** Reports whether an attempt ended for lack of a key, also if its error has crossed the border of a process. */
