@@ -86,6 +86,7 @@ export type { DeathError, JobEnd } from './statements/results.ts';
 export type { Waited } from './results/waits.ts';
 export type { HearingParts } from './results/hinted-waits.ts';
 export { createWaits } from './results/waits.ts';
+export { openedEnd } from './codec/opened-jobs.ts';
 export { createFlowWaits, createResultWaits } from './results/ends.ts';
 export { releaseClaim } from './statements/release-claim.ts';
 export type { OpenExplain } from './statements/report.ts';

@@ -6,15 +6,13 @@ import {
   durationMs,
   errorLine,
   isUuid,
-  openedError,
   optional,
   optionProblems,
-  placeOf,
   throwProblems,
   unreachable,
 } from '@pgqueue/core/internal';
 import type { HearingParts, JobEnd, Waited } from '@pgqueue/postgres/internal';
-import { createResultWaits } from '@pgqueue/postgres/internal';
+import { createResultWaits, openedEnd } from '@pgqueue/postgres/internal';
 import { noDatabase } from './writing.ts';
 
 /** Options of `producer.result`. */
@@ -64,7 +62,7 @@ function resultOf(
 ): unknown {
   switch (waited.kind) {
     case 'ended':
-      return resultOfEnd(openedEnd(waited.state, id, codec), id);
+      return resultOfEnd(openedEnd(codec, id, waited.state), id);
     case 'gone':
       throw waited.before === undefined ? unknown(id) : vanished(id);
     case 'timeout':
@@ -75,16 +73,6 @@ function resultOf(
 }
 
 /** Decodes a result, or the error of a dead job. @throws {PgQueueError} `key_missing`, `undecodable`: the result */
-function openedEnd(end: JobEnd, id: string, codec: Codec | undefined): JobEnd {
-  if (codec === undefined) return end;
-  const { result, error, task } = end;
-  return {
-    ...end,
-    result: result === null ? null : codec.decode(result, placeOf({ id, task }, 'result')),
-    error: openedError(codec, error, placeOf({ id, task }, 'error')),
-  };
-}
-
 function resultOfEnd({ status, result, error }: JobEnd, id: string): unknown {
   switch (status) {
     case 'done': {

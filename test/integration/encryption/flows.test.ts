@@ -186,7 +186,11 @@ describe('a durable function', () => {
     expect(await bench.sql('select checkpoint from pgqueue.queue where id = $1', [id])).toMatchObject([
       { checkpoint: { $enc: 1, key: 'new' } },
     ]);
-    await producer.signalJob(id, 'ok', { by: 'canary' });
+    const signalled =
+      apart === undefined
+        ? producer.signalJob(id, 'ok', { by: 'canary' })
+        : operating(codec).jobs.signal(id.toUpperCase(), 'ok', { by: 'canary' });
+    expect(await signalled).toBe('signalled');
     expect(await producer.result(id)).toMatchObject({
       step: apart === undefined ? 'canary step' : 'once',
       leaves: [{ result: 'canary 1' }, { result: apart === undefined ? 'canary 2' : 'canary 9' }],

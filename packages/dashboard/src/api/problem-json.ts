@@ -9,6 +9,8 @@ const statuses: Readonly<Record<string, number>> = {
   not_found: 404,
   too_many_pending: 429,
   closed: 503,
+  key_missing: 503,
+  undecodable: 503,
 };
 
 /** Maps an error to an answer of the HTTP API, by RFC 9457. Errors of the producer keep their codes. */

@@ -35,11 +35,15 @@ export function openApiProducer(
   office: Office,
   connectionString: string | undefined,
 ): ApiProducer | undefined {
-  const { api, databaseRoles, statementTimeoutMs } = office.settings;
+  const { api, codec, databaseRoles, statementTimeoutMs } = office.settings;
   if (api === undefined) return undefined;
   const role = databaseRoles?.producer ?? null;
   const own = asRole(database, { role, statementTimeoutMs });
-  const producer = createProducer({ pool: database.pool, schema: database.schema });
+  const producer = createProducer({
+    pool: database.pool,
+    schema: database.schema,
+    ...(codec === undefined ? {} : { codec }),
+  });
   const waits = createResultWaits({
     database: own,
     connectionString: api.listen ? connectionString : undefined,
@@ -59,7 +63,7 @@ export function openApiProducer(
         throw new Problem('busy', 'too many requests wait for results at once: try again in a second');
       waiting += 1;
       try {
-        return resultAnswer(id, await waits.wait(id, timeoutMs, signal));
+        return resultAnswer(id, await waits.wait(id, timeoutMs, signal), codec);
       } finally {
         waiting -= 1;
       }

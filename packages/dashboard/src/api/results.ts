@@ -1,6 +1,7 @@
-import type { JobStatus } from '@pgqueue/core';
+import type { Codec, JobStatus } from '@pgqueue/core';
 import { errorLine, unreachable } from '@pgqueue/core/internal';
 import type { JobEnd, Waited } from '@pgqueue/postgres/internal';
+import { openedEnd } from '@pgqueue/postgres/internal';
 import { Problem } from '../problem.ts';
 
 /** Answer about a job that has ended. */
@@ -24,10 +25,10 @@ export interface ResultAnswer {
 }
 
 /** Says how a wait for a result has ended. @throws {Problem} `not_found`; `database`: it did not answer in time */
-export function resultAnswer(id: string, waited: Waited<JobEnd>): ResultAnswer {
+export function resultAnswer(id: string, waited: Waited<JobEnd>, codec: Codec | undefined): ResultAnswer {
   switch (waited.kind) {
     case 'ended':
-      return { status: 200, body: ended(id, waited.state) };
+      return { status: 200, body: ended(id, openedEnd(codec, id, waited.state)) };
     case 'timeout':
       if (waited.state === undefined)
         throw new Problem('database', 'the database did not answer in time: try again');

@@ -2,6 +2,7 @@ import type { Codec } from '@pgqueue/core';
 import { opened, openedError, placeOf } from '@pgqueue/core/internal';
 import type { DeadJob } from '../reads/dead.ts';
 import type { JobDetails, JobSummary } from '../reads/jobs.ts';
+import type { JobEnd } from '../statements/results.ts';
 
 /**
  * Decodes the last error and the progress of a job in a list. A value that can't be decoded stays as it is stored, and names its
@@ -29,4 +30,18 @@ export function openedJob(codec: Codec | undefined, job: JobDetails): JobDetails
 export function openedDead(codec: Codec | undefined, job: DeadJob): DeadJob {
   if (codec === undefined) return job;
   return { ...job, lastError: openedError(codec, job.lastError, placeOf(job, 'error')) };
+}
+
+/**
+ * Decodes the end of a job, for whoever awaits it.
+ * @throws {PgQueueError} `key_missing`, `undecodable`: the result
+ */
+export function openedEnd(codec: Codec | undefined, id: string, end: JobEnd): JobEnd {
+  if (codec === undefined) return end;
+  const { result, error, task } = end;
+  return {
+    ...end,
+    result: result === null ? null : codec.decode(result, placeOf({ id, task }, 'result')),
+    error: openedError(codec, error, placeOf({ id, task }, 'error')),
+  };
 }

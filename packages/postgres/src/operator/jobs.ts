@@ -6,6 +6,7 @@ import {
   anything,
   aText,
   durationMs,
+  encodedSignal,
   flowLimits,
   isUuid,
   optional,
@@ -21,7 +22,7 @@ import type { JobDetails, JobListOptions, JobSummary } from '../reads/jobs.ts';
 import { listJobs, readJob, readStatuses } from '../reads/jobs.ts';
 import type { Page } from '../reads/page.ts';
 import { createWaits } from '../results/waits.ts';
-import { signalJob } from '../statements/flow/durable.ts';
+import { signalFlowId, signalJob } from '../statements/flow/durable.ts';
 import type { Amendment } from '../statements/operate.ts';
 import { amend, cancel as cancelJobs, erase, redrive } from '../statements/operate.ts';
 import type { CancelAllOptions, CancelledJobs, JobCount, UnfinishedFilter } from './cancel-all.ts';
@@ -177,7 +178,8 @@ export function operateJobs(database: Database, codec?: Codec): JobsOperator {
     signal: async (id, name, value = null) => {
       const problems = [...valueProblems(aJobId, id, 'id'), ...valueProblems(aSignalName, name, 'name')];
       throwProblems('configuration', 'jobs.signal', problems);
-      const text = await toSignalValue({ flowId: id, step: name, value, by: undefined, of: 'job' });
+      const plain = await toSignalValue({ flowId: id, step: name, value, by: undefined, of: 'job' });
+      const text = encodedSignal(codec, plain, { id: signalFlowId(id, name), step: name });
       const verdict = await signalJob(database, { job: id, name, value: text });
       if (verdict !== 'unknown') return verdict;
       throw new PgQueueError('not_found', `there is no job ${id} that has not ended`, { data: { id } });

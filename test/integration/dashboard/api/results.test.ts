@@ -4,6 +4,7 @@ import type { ApiAnswer, Program } from './program.ts';
 import { idsOf, program } from './program.ts';
 import type { Claimed, DashboardBench } from '../support.ts';
 import { openDashboardBench, until } from '../support.ts';
+import { codecOf } from '../../../support/encryption/keys.ts';
 
 let bench: DashboardBench;
 let api: Program;
@@ -20,6 +21,23 @@ const finish = ({ id, token }: Claimed, result: unknown = { ok: true }): Promise
 const runAll = async (result?: unknown): Promise<void> => {
   for (const job of await bench.claim('w', 10)) await finish(job, result);
 };
+
+test('with a codec, payloads are encrypted and results decrypted; without its key, the answer names it', async () => {
+  const codec = codecOf(['new']);
+  const [own, other] = [codec, codecOf(['other'])].map((given) =>
+    program(bench.dashboard({ api: true, codec: given }), 'shop:producer'),
+  );
+  const [id = ''] = idsOf(
+    (await own?.post('/jobs', { task: 'hello', payload: { secret: 'canary' } })) as ApiAnswer,
+  );
+  const [row] = await bench.sql('select payload from $schema.queue where id = $1', [id]);
+  expect(row).toMatchObject({ payload: { $enc: 1, key: 'new' } });
+  const place = { id, field: 'result', name: 'hello' } as const;
+  await runAll(JSON.parse(codec.encode('{"words":6}', place)));
+  expect(await own?.get(`/jobs/${id}/result`)).toMatchObject({ status: 200, body: { result: { words: 6 } } });
+  const unread = await other?.get(`/jobs/${id}/result`);
+  expect(unread?.body.detail).toContain('"new"');
+});
 
 describe('GET /jobs/{id}/result', () => {
   const enqueue = async (body: object = { task: 'hello' }): Promise<string> =>
