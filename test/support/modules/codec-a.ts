@@ -1,4 +1,4 @@
 // A codec for `pgqueue --codec`, with one key.
 import { codecOf } from '../encryption/keys.ts';
 
-export default codecOf(['a'], { errors: true });
+export const codec = codecOf(['a'], { errors: true });
