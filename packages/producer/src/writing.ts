@@ -142,11 +142,28 @@ async function enqueueBound(
 ): Promise<readonly Enqueued[]> {
   const enqueued = await enqueueJobs(target, rows, { again });
   if (rebound === undefined) return enqueued;
-  const moved = enqueued.flatMap(({ id, outcome }, index) =>
-    outcome === 'replaced' || outcome === 'debounced' ? [rebound(index, id)] : [],
+  const taken = takenOver(rows, enqueued);
+  const written = await enqueueJobs(
+    target,
+    taken.map(({ index, id }) => rebound(index, id)),
   );
-  await enqueueJobs(target, moved);
-  return enqueued;
+  if (written.every(({ id }, index) => id === taken[index]?.id)) return enqueued;
+  throw new PgQueueError('invariant', 'a job was replaced by two jobs in one transaction');
+}
+
+/** Returns the older jobs that have a payload of these rows now, with the index of that row: the last one counts. */
+function takenOver(
+  rows: readonly JobRow[],
+  enqueued: readonly Enqueued[],
+): readonly { readonly index: number; readonly id: string }[] {
+  const last = new Map<string, { readonly index: number; readonly id: string } | undefined>();
+  for (const [index, { id, outcome }] of enqueued.entries()) {
+    const { task, unique } = rows[index] as JobRow;
+    if (unique === null || outcome === 'kept' || outcome === 'repeated') continue;
+    const took = outcome === 'replaced' || outcome === 'debounced';
+    last.set(JSON.stringify([task, unique.key]), took ? { index, id } : undefined);
+  }
+  return [...last.values()].filter((one) => one !== undefined);
 }
 
 /** Sends a hint when jobs were written. */

@@ -1,4 +1,4 @@
-import type { Codec, JobContext } from '@pgqueue/core';
+import type { Codec, JobContext, NewJob } from '@pgqueue/core';
 import { defineTask, implement, implementBatch } from '@pgqueue/core';
 import { createOperator } from '@pgqueue/postgres';
 import { createProducer } from '@pgqueue/producer';
@@ -128,6 +128,58 @@ describe('every way to enqueue', () => {
       expect(Object.fromEntries(seen)).toEqual({ [first.id]: 'canary 4', [third[3]?.id ?? '']: 'canary 6' });
     },
   );
+
+  test('a batch in which jobs of one unique key take each other over', async () => {
+    const producer = producing();
+    const of = (secret: string, onConflict: 'keep' | 'replace' | 'supersede', key = 'a'): NewJob =>
+      task.job({ secret }, { uniqueKey: { key, onConflict } });
+    const first = await producer.enqueue(task, { secret: 'canary 1' }, { uniqueKey: 'a' });
+    const made = await producer.enqueueMany([
+      of('canary 2', 'replace'),
+      of('canary 3', 'supersede'),
+      of('canary 4', 'keep', 'b'),
+      of('canary 5', 'replace', 'b'),
+      of('canary 6', 'keep', 'b'),
+    ]);
+    expect(made.map(({ outcome }) => outcome)).toEqual([
+      'replaced',
+      'superseded',
+      'enqueued',
+      'replaced',
+      'kept',
+    ]);
+    const seen = new Map<string, unknown>();
+    await bench.worker([implement(task, ({ secret }, { job }) => void seen.set(job.id, secret))], { codec });
+    await bench.dispatch();
+    const [, superseding, kept] = made;
+    await ended(superseding?.id ?? '');
+    await ended(kept?.id ?? '');
+    expect(Object.fromEntries(seen)).toEqual({
+      [superseding?.id ?? '']: 'canary 3',
+      [kept?.id ?? '']: 'canary 5',
+    });
+    expect((await bench.job(first.id)).status).toBe('cancelled');
+  });
+
+  test('producers that replace one job at the same time leave a payload that can be read', async () => {
+    const producers = Array.from({ length: 4 }, () => producing());
+    const uniqueKey = { key: 'a', onConflict: 'replace' } as const;
+    const { id } = await bench.producer.enqueue(task, { secret: 'canary' }, { uniqueKey });
+    await Promise.all(
+      producers.flatMap((producer, n) =>
+        Array.from({ length: 10 }, () =>
+          producer.enqueueMany(
+            ['a', 'b'].map((key) =>
+              task.job({ secret: `canary ${n}` }, { uniqueKey: { ...uniqueKey, key } }),
+            ),
+          ),
+        ),
+      ),
+    );
+    await bench.worker([implement(task, ({ secret }) => secret)], { codec });
+    await bench.dispatch();
+    expect(await producers[0]?.result(id)).toMatch(/^canary \d$/);
+  });
 
   test('supersede: the new job has its own id', async () => {
     const producer = producing();
