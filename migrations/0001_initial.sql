@@ -249,7 +249,8 @@ create table dead_letter (
   trace           jsonb,
   errors          jsonb       not null,
   flow            uuid,
-  step            integer
+  step            integer,
+  checkpoint      jsonb
 );
 create index dead_letter_flow on dead_letter (flow, step) where flow is not null;
 create index dead_letter_died on dead_letter (died, id);
@@ -2897,7 +2898,7 @@ begin
 end
 $$;
 
--- Puts dead jobs back into QUEUE with fresh limits; they keep the errors of their attempts. A job whose
+-- Puts dead jobs back into QUEUE with fresh limits; they keep the errors of their attempts, and their checkpoint. A job whose
 -- unique key belongs to a newer job stays dead, and is missing from the answer.
 -- Locks the jobs' flows first: else a step could end as done between the leader's look and its count, for a
 -- job that is back.
@@ -2915,9 +2916,9 @@ begin
     ),
     back as (
       insert into queue (id, queue, task, key, priority, max_tries, max_crashes, created, timeout, payload_version, unique_key,
-                         attributes, payload, retry, trace, errors, flow, step)
+                         attributes, payload, retry, trace, errors, flow, step, checkpoint)
       select d.id, d.queue, d.task, d.key, d.priority, d.max_tries, d.max_crashes, d.created, d.timeout, d.payload_version,
-             d.unique_key, d.attributes, d.payload, d.retry, d.trace, d.errors, d.flow, d.step
+             d.unique_key, d.attributes, d.payload, d.retry, d.trace, d.errors, d.flow, d.step, d.checkpoint
       from dead d order by d.died, d.id
       on conflict do nothing
       returning id, flow, step
@@ -3043,8 +3044,8 @@ $$;
 
 -- functions/rewrap.sql
 
--- Writes payloads and errors of dead jobs, encrypted under another key. p_jobs: a list of {"id", "version", "payload",
--- "errors"}; version: the xmin of the row that was read. A row that has another one now is left alone: it was written
+-- Writes payloads, errors and checkpoints of dead jobs, encrypted under another key. p_jobs: a list of {"id", "version", "payload",
+-- "errors", "checkpoint"}; version: the xmin of the row that was read. A row that has another one now is left alone: it was written
 -- meanwhile, or its job was redriven and died again. Returns the ids of the jobs that were written.
 -- Safe because: one statement compares and writes under the row's lock, and no worker reads this table.
 -- Served by dead_letter's primary key.
@@ -3056,8 +3057,8 @@ create function rewrap_dead(p_jobs jsonb) returns setof uuid
   set enable_hashjoin = off
   set enable_mergejoin = off
 as $$
-  update dead_letter d set payload = x.payload, errors = x.errors
-  from jsonb_to_recordset(p_jobs) as x (id uuid, version text, payload jsonb, errors jsonb)
+  update dead_letter d set payload = x.payload, errors = x.errors, checkpoint = x.checkpoint
+  from jsonb_to_recordset(p_jobs) as x (id uuid, version text, payload jsonb, errors jsonb, checkpoint jsonb)
   where d.id = x.id and d.xmin = x.version::xid
   returning d.id
 $$;
@@ -4239,15 +4240,15 @@ begin
     delete from queue q where q.id = p_id returning q.*
   )
   insert into dead_letter (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died,
-                           timeout, payload_version, node, token, unique_key, attributes, payload, retry, trace, errors, flow, step)
+                           timeout, payload_version, node, token, unique_key, attributes, payload, retry, trace, errors, flow, step, checkpoint)
   select g.id, g.queue, g.task, g.key, g.priority, 'gave_up', g.tries, g.max_tries, g.crashes, g.max_crashes, g.created,
          clock_timestamp(), g.timeout, g.payload_version, i.lock_key, i.lock_token, g.unique_key, g.attributes, g.payload, g.retry, g.trace,
          with_error(g.errors, jsonb_build_object('kind', 'error', 'message', 'it can''t be processed: ' || left(p_why, 2000)),
-                    i.lock_key, g.tries + 1, clock_timestamp()), g.flow, g.step
+                    i.lock_key, g.tries + 1, clock_timestamp()), g.flow, g.step, g.checkpoint
   from gone g left join item i on true
   on conflict (id) do update
     set (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died, timeout, payload_version, node,
-         token, unique_key, attributes, payload, retry, trace, errors, flow, step) = (select excluded.*)
+         token, unique_key, attributes, payload, retry, trace, errors, flow, step, checkpoint) = (select excluded.*)
   returning flow, step into v_flow, v_step;
   if v_flow is not null then
     perform note_ends(array[(v_flow, v_step, p_id, 'dead', null, null)::flow_end]);
@@ -5035,14 +5036,14 @@ begin
   ),
   buried as (
     insert into dead_letter (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died,
-                             timeout, payload_version, node, token, unique_key, attributes, payload, retry, trace, errors, flow, step)
+                             timeout, payload_version, node, token, unique_key, attributes, payload, retry, trace, errors, flow, step, checkpoint)
     select e.id, e.queue, e.task, e.key, e.priority, 'crash_limit', e.tries, e.max_tries, e.crashes + 1, e.max_crashes,
            e.created, v_now, e.timeout, e.payload_version, e.lock_key, e.lock_token, e.unique_key, e.attributes, e.payload,
-           e.retry, e.trace, e.all_errors, e.flow, e.step
+           e.retry, e.trace, e.all_errors, e.flow, e.step, e.checkpoint
     from ended e where not e.stop
     on conflict (id) do update
       set (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died, timeout, payload_version, node,
-           token, unique_key, attributes, payload, retry, trace, errors, flow, step) = (select excluded.*)
+           token, unique_key, attributes, payload, retry, trace, errors, flow, step, checkpoint) = (select excluded.*)
   ),
   fed as (
     insert into settlement (at, positions, verdicts, busy_ms)
@@ -5860,17 +5861,17 @@ begin
   ),
   buried as (
     insert into dead_letter (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died,
-                             timeout, payload_version, node, token, unique_key, attributes, payload, retry, trace, errors, flow, step)
+                             timeout, payload_version, node, token, unique_key, attributes, payload, retry, trace, errors, flow, step, checkpoint)
     select e.id, e.queue, e.task, e.key, e.priority, e.reason, e.tries + 1, e.max_tries, e.crashes, e.max_crashes, e.created,
            v_now, e.timeout, e.payload_version, e.lock_key, e.lock_token, e.unique_key, e.attributes, e.payload, e.retry,
-           e.trace, e.all_errors, e.flow, e.step
+           e.trace, e.all_errors, e.flow, e.step, e.checkpoint
     from ended e
     where e.reason is not null
     -- an id may be enqueued once more after its job died: the newer job's death must not fail because of the
     -- older row
     on conflict (id) do update
       set (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died, timeout, payload_version, node,
-           token, unique_key, attributes, payload, retry, trace, errors, flow, step) = (select excluded.*)
+           token, unique_key, attributes, payload, retry, trace, errors, flow, step, checkpoint) = (select excluded.*)
   ),
   settled (id, verdict, position, started, flow, step, result, task) as (
     select e.id, case when e.reason is not null then 'dead' when e.outcome = 'done' then 'done' else 'cancelled' end, e.position, e.started,

@@ -80,7 +80,10 @@ test('a rotation under load loses nothing: readers first, then writers, then the
 test('dead jobs are rewrapped under the first key, in slices, and run without the older key', async () => {
   const older = codecOf(['a'], { errors: true });
   const both = codecOf(['b', 'a'], { errors: true, plain: 'accept' });
-  const failing = implement(task, ({ n }) => giveUp(new Error(`failed ${n}`)));
+  const failing = implement(task, async ({ n }, ctx) => {
+    await ctx.checkpoint({ at: n });
+    return giveUp(new Error(`failed ${n}`));
+  });
   const worker = await bench.worker([failing], { codec: codecOf(['a'], { errors: true, plain: 'accept' }) });
   const made = await producing(older).enqueueMany(Array.from({ length: 5 }, (_, n) => task.job({ n })));
   const plain = await bench.producer.enqueue(task, { n: 5 });
@@ -119,11 +122,15 @@ test('dead jobs are rewrapped under the first key, in slices, and run without th
   );
   expect(note).toEqual({ action: 'dead.rewrap', result: { total: 6, done: 5, current: 0, unreadable: 1 } });
   await worker.stop();
-  await bench.worker([implement(task, ({ n }) => n)], { codec: newer });
+  const found: unknown[] = [];
+  await bench.worker([implement(task, ({ n }, { job }) => (found.push(job.checkpoint), n))], {
+    codec: newer,
+  });
   await operating(newer).dead.redrive({ ids: ids.slice(1) });
   await bench.dispatch();
   const producer = producing(newer);
   expect(await Promise.all(ids.slice(1).map((id) => producer.result(id)))).toEqual([1, 2, 3, 4, 5]);
+  expect(found).toEqual(expect.arrayContaining([1, 2, 3, 4, 5].map((at) => ({ at }))));
   await expect(operating().dead.rewrap({ all: true })).rejects.toThrow('this operator has no codec');
 });
 

@@ -1,4 +1,4 @@
-import { defineTask, implement, implementBatch, snooze } from '@pgqueue/core';
+import { defineTask, giveUp, implement, implementBatch, snooze } from '@pgqueue/core';
 import type { Json, JobContext } from '@pgqueue/core';
 import { resetNode } from '@pgqueue/postgres/internal';
 import { afterEach, describe, expect, test } from 'vitest';
@@ -55,6 +55,28 @@ describe('what an attempt keeps is there for the next one', () => {
     await ended(run.id, 'done');
     expect(run.found).toEqual([null, { page: 2, of: [null, 'ä'] }]);
     expect(await bench.job(run.id)).toMatchObject({ hasCheckpoint: false, result: 'done' });
+  });
+
+  test.each<[string, (ctx: JobContext, node: string) => unknown]>([
+    ['an attempt that gave up', () => giveUp('no')],
+    ['its last crash', (_ctx, node) => resetNode(bench.database, node)],
+  ])('after a redrive of the job, which was dead by %s', async (_name, end) => {
+    const node = Promise.withResolvers<string>();
+    const run = await attempts(
+      async (ctx) => {
+        await bench.sql('update pgqueue.queue set max_crashes = 1');
+        expect(await ctx.checkpoint({ page: 1 })).toBe(true);
+        return end(ctx, await node.promise);
+      },
+      () => 'done',
+    );
+    node.resolve(run.worker.node);
+    await ended(run.id, 'dead');
+    const [dead] = await bench.sql('select checkpoint from pgqueue.dead_letter where id = $1', [run.id]);
+    expect(dead).toEqual({ checkpoint: { page: 1 } });
+    await bench.sql('select pgqueue.redrive(array[$1::uuid])', [run.id]);
+    await ended(run.id, 'done');
+    expect(run.found).toEqual([null, { page: 1 }]);
   });
 
   test('after a stop of its node, that released it', async () => {

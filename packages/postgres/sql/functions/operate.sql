@@ -113,7 +113,7 @@ begin
 end
 $$;
 
--- Puts dead jobs back into QUEUE with fresh limits; they keep the errors of their attempts. A job whose
+-- Puts dead jobs back into QUEUE with fresh limits; they keep the errors of their attempts, and their checkpoint. A job whose
 -- unique key belongs to a newer job stays dead, and is missing from the answer.
 -- Locks the jobs' flows first: else a step could end as done between the leader's look and its count, for a
 -- job that is back.
@@ -131,9 +131,9 @@ begin
     ),
     back as (
       insert into queue (id, queue, task, key, priority, max_tries, max_crashes, created, timeout, payload_version, unique_key,
-                         attributes, payload, retry, trace, errors, flow, step)
+                         attributes, payload, retry, trace, errors, flow, step, checkpoint)
       select d.id, d.queue, d.task, d.key, d.priority, d.max_tries, d.max_crashes, d.created, d.timeout, d.payload_version,
-             d.unique_key, d.attributes, d.payload, d.retry, d.trace, d.errors, d.flow, d.step
+             d.unique_key, d.attributes, d.payload, d.retry, d.trace, d.errors, d.flow, d.step, d.checkpoint
       from dead d order by d.died, d.id
       on conflict do nothing
       returning id, flow, step

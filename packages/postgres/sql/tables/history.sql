@@ -64,7 +64,8 @@ create table dead_letter (
   trace           jsonb,
   errors          jsonb       not null,
   flow            uuid,
-  step            integer
+  step            integer,
+  checkpoint      jsonb
 );
 create index dead_letter_flow on dead_letter (flow, step) where flow is not null;
 create index dead_letter_died on dead_letter (died, id);

@@ -21,16 +21,18 @@ interface DeadRow {
   /** JSON text: numbers of a plain one stay as they are. */
   readonly payload: string;
   readonly errors: readonly unknown[];
+  /** JSON text; null: none. */
+  readonly checkpoint: string | null;
 }
 
 /**
- * Encrypts the payloads and the encrypted errors of dead jobs under the first key; a plain payload is encrypted, too. A job that
+ * Encrypts the payloads, checkpoints and encrypted errors of dead jobs under the first key; plain payloads and checkpoints are encrypted, too. A job that
  * was redriven meanwhile is left alone.
  */
 export async function rewrapDead(target: Target, codec: Codec, ids: readonly string[]): Promise<Rewrapped> {
   const { query, schema } = target;
   const rows = await query<DeadRow>(
-    `select d.id, d.task, d.xmin::text as version, d.payload::text as payload, d.errors from ${schema}.dead_letter d where d.id = any ($1::uuid[])`,
+    `select d.id, d.task, d.xmin::text as version, d.payload::text as payload, d.errors, d.checkpoint::text as checkpoint from ${schema}.dead_letter d where d.id = any ($1::uuid[])`,
     [ids],
   );
   const changes: object[] = [];
@@ -63,6 +65,9 @@ function changeOf(codec: Codec, row: DeadRow): object | undefined {
   };
   const payload: unknown = JSON.parse(row.payload);
   const newPayload = again(payload, placeOf(row, 'payload'), row.payload);
+  const checkpoint: unknown = row.checkpoint === null ? null : JSON.parse(row.checkpoint);
+  const newCheckpoint =
+    row.checkpoint === null ? null : again(checkpoint, placeOf(row, 'checkpoint'), row.checkpoint);
   const newErrors = errors.map((error) => {
     if (codec.keyOf(error) === undefined) return error;
     const renewed = again(error, placeOf(row, 'error'), '');
@@ -70,6 +75,7 @@ function changeOf(codec: Codec, row: DeadRow): object | undefined {
     const message = `encrypted under the key ${JSON.stringify(codec.writesWith)}`;
     return { ...(error as object), message, ...(renewed as object) };
   });
-  if (newPayload === payload && newErrors.every((error, index) => error === errors[index])) return undefined;
-  return { id, version, payload: newPayload, errors: newErrors };
+  const same = newErrors.every((error, index) => error === errors[index]);
+  if (newPayload === payload && newCheckpoint === checkpoint && same) return undefined;
+  return { id, version, payload: newPayload, errors: newErrors, checkpoint: newCheckpoint };
 }

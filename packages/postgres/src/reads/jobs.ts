@@ -262,7 +262,7 @@ export async function readJob(database: Database, id: string): Promise<JobDetail
      left join lateral (
        select q.payload, null::jsonb as result, q.checkpoint from ${schema}.queue q where q.id = j.id and j.finished is null
        union all
-       select d.payload, null, null from ${schema}.dead_letter d where d.id = j.id and j.status = 'dead'
+       select d.payload, null, d.checkpoint from ${schema}.dead_letter d where d.id = j.id and j.status = 'dead'
        union all
        select h.payload, h.result, null from ${schema}.history h
        where h.id = j.id and h.finished = j.finished and j.status <> 'dead') p on true

@@ -82,14 +82,14 @@ begin
   ),
   buried as (
     insert into dead_letter (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died,
-                             timeout, payload_version, node, token, unique_key, attributes, payload, retry, trace, errors, flow, step)
+                             timeout, payload_version, node, token, unique_key, attributes, payload, retry, trace, errors, flow, step, checkpoint)
     select e.id, e.queue, e.task, e.key, e.priority, 'crash_limit', e.tries, e.max_tries, e.crashes + 1, e.max_crashes,
            e.created, v_now, e.timeout, e.payload_version, e.lock_key, e.lock_token, e.unique_key, e.attributes, e.payload,
-           e.retry, e.trace, e.all_errors, e.flow, e.step
+           e.retry, e.trace, e.all_errors, e.flow, e.step, e.checkpoint
     from ended e where not e.stop
     on conflict (id) do update
       set (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died, timeout, payload_version, node,
-           token, unique_key, attributes, payload, retry, trace, errors, flow, step) = (select excluded.*)
+           token, unique_key, attributes, payload, retry, trace, errors, flow, step, checkpoint) = (select excluded.*)
   ),
   fed as (
     insert into settlement (at, positions, verdicts, busy_ms)

@@ -208,17 +208,17 @@ begin
   ),
   buried as (
     insert into dead_letter (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died,
-                             timeout, payload_version, node, token, unique_key, attributes, payload, retry, trace, errors, flow, step)
+                             timeout, payload_version, node, token, unique_key, attributes, payload, retry, trace, errors, flow, step, checkpoint)
     select e.id, e.queue, e.task, e.key, e.priority, e.reason, e.tries + 1, e.max_tries, e.crashes, e.max_crashes, e.created,
            v_now, e.timeout, e.payload_version, e.lock_key, e.lock_token, e.unique_key, e.attributes, e.payload, e.retry,
-           e.trace, e.all_errors, e.flow, e.step
+           e.trace, e.all_errors, e.flow, e.step, e.checkpoint
     from ended e
     where e.reason is not null
     -- an id may be enqueued once more after its job died: the newer job's death must not fail because of the
     -- older row
     on conflict (id) do update
       set (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died, timeout, payload_version, node,
-           token, unique_key, attributes, payload, retry, trace, errors, flow, step) = (select excluded.*)
+           token, unique_key, attributes, payload, retry, trace, errors, flow, step, checkpoint) = (select excluded.*)
   ),
   settled (id, verdict, position, started, flow, step, result, task) as (
     select e.id, case when e.reason is not null then 'dead' when e.outcome = 'done' then 'done' else 'cancelled' end, e.position, e.started,
