@@ -1,0 +1,128 @@
+"""Errors of pgqueue, and how errors of the database are read."""
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Mapping
+from typing import Any
+
+import psycopg
+
+LOCKED = "55P03"
+NODE_ENDED = "PQ001"
+
+_TRANSIENT = re.compile(r"08|53|57P|40|55P03|25006|57014|XX000")
+_OF_ROW = re.compile(r"22|23|54|XX001|XX002")
+_WRONG_SERVER = re.compile(r"25006|57P|08")
+
+
+class PgQueueError(Exception):
+    """An error that pgqueue raises itself. ``code`` is one of those of the TypeScript packages; ``data`` is plain."""
+
+    def __init__(self, code: str, message: str, data: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.data: Mapping[str, Any] = data or {}
+
+
+class Aborted(Exception):
+    """The attempt was aborted: ``timeout``, ``cancelled``, ``lease_lost``, ``node_silent`` or ``shutdown``."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the attempt was aborted: {reason}")
+        self.reason = reason
+
+
+def problems_error(code: str, subject: str, problems: list[str]) -> PgQueueError:
+    """All problems of one configuration or job, as one error."""
+    return PgQueueError(code, f"{subject}: {'; '.join(problems)}", {"problems": problems})
+
+
+def sql_state(error: BaseException | None) -> str | None:
+    """The SQLSTATE of an error of any driver, or of its causes."""
+    for _ in range(4):
+        if error is None:
+            return None
+        state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+        if isinstance(state, str):
+            return state
+        error = error.__cause__
+    return None
+
+
+def is_transient(error: BaseException) -> bool:
+    """True if a repetition may succeed: a lost connection, a restart, a lock. Its outcome is unknown."""
+    state = sql_state(error)
+    if state is not None:
+        return _TRANSIENT.match(state) is not None
+    return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError, OSError))
+
+
+def is_of_row(error: BaseException) -> bool:
+    """True if a statement failed for the content of one of its rows."""
+    return _OF_ROW.match(sql_state(error) or "") is not None
+
+
+def is_wrong_server(error: BaseException) -> bool:
+    """True if the connection leads to a server of no use, and must be closed."""
+    return _WRONG_SERVER.match(sql_state(error) or "") is not None
+
+
+def explained(error: BaseException) -> PgQueueError | None:
+    """The error for the caller of an enqueue that the table has refused; None: it is another error."""
+    if "queue_payload_size" in str(error):
+        return PgQueueError(
+            "invalid_job",
+            "a payload takes more than 393216 bytes as PostgreSQL writes it; store it elsewhere and enqueue a reference",
+        )
+    crowded = re.search("queue_key_pending: (.+)", str(error))
+    if crowded is None:
+        return None
+    advice = 'enqueue later, or fewer at once, or raise the limit ("pgqueue queues set QUEUE --key-pending N")'
+    return PgQueueError("too_many_pending", f"{crowded[1]}: {advice}")
+
+
+def storable(text: str, longest: int) -> str:
+    """A text as jsonb takes it: without NUL and lone surrogates."""
+    return text[:longest].replace("\0", "").encode("utf-8", "replace").decode()
+
+
+def error_data(error: object) -> dict[str, Any]:
+    """An error as plain data, as it is kept with a job: name, message, stack and up to five causes."""
+    if isinstance(error, RemoteError):
+        return error.data
+    if not isinstance(error, BaseException):
+        return {"kind": "error", "name": "NonError", "message": storable(str(error), 2_000)}
+    return {"kind": "error", **_data_of(error, 0)}
+
+
+def _data_of(error: BaseException, depth: int) -> dict[str, Any]:
+    try:
+        message = str(error)
+    except Exception:  # a handler can raise anything
+        message = "what was raised can not be read"
+    stack = "".join(traceback.format_exception(type(error), error, error.__traceback__, chain=False))
+    outer = depth == 0
+    data: dict[str, Any] = {
+        "name": storable(type(error).__name__, 200),
+        "message": storable(message or type(error).__name__, 2_000 if outer else 1_000),
+        "stack": storable(stack[-8_000 if outer else -2_000:], 8_000),
+    }
+    code = getattr(error, "code", None) or sql_state(error)
+    if isinstance(code, str):
+        data["code"] = storable(code, 100)
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    if cause is not None and depth < 5:
+        data["cause"] = _data_of(cause, depth + 1)
+    return data
+
+
+class RemoteError(Exception):
+    """An error of a handler in a process of its own; ``data`` as :func:`error_data` makes it."""
+
+    def __init__(self, message: str, data: dict[str, Any]) -> None:
+        super().__init__(message, data)
+        self.data = data
+
+    def __str__(self) -> str:
+        return str(self.args[0])

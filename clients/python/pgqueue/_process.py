@@ -1,0 +1,161 @@
+"""Handlers in processes of their own: their death costs no other job, and an abort kills them."""
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import os
+import sys
+import threading
+from multiprocessing import connection as pipes
+from typing import Any
+
+from ._errors import Aborted, PgQueueError, RemoteError, error_data
+from ._jobs import Json
+from ._json import Seconds
+from ._lease import LeaseCalls
+from ._task import Outcome, Task
+
+_CALLS = ("extend", "progress", "checkpoint", "add_jobs")
+
+
+class ProcessDied(Exception):
+    """The process of a handler ended before the handler did."""
+
+
+class ProcessContext:
+    """The context of a handler in a process of its own; an abort kills it. It has no transactions and no needs."""
+
+    def __init__(self, pipe: Any, facts: dict[str, Any]) -> None:
+        self._pipe = pipe
+        self.__dict__.update(facts)
+
+    def extend(self, by: Seconds) -> None:
+        self._call("extend", by)
+
+    def progress(self, value: Json) -> None:
+        self._call("progress", value)
+
+    def checkpoint(self, value: Json) -> None:
+        self._call("checkpoint", value)
+
+    def add_jobs(self, jobs: Any) -> None:
+        self._call("add_jobs", jobs)
+
+    def _call(self, name: str, *given: Any) -> None:
+        self._pipe.send(("call", name, given))
+        kind, value = self._pipe.recv()
+        if kind == "aborted":
+            raise Aborted(value)
+        if kind == "error":
+            raise PgQueueError("configuration", value)
+
+
+class Processes:
+    """Processes that run handlers, one at a time each; they are kept for the next job."""
+
+    def __init__(self) -> None:
+        self._idle: list[_Child] = []
+        self._closed = False
+
+    def run(self, task: Task, payload: Any, calls: LeaseCalls, facts: dict[str, Any]) -> Any:
+        """Runs a handler. Raises what it raises, and ``ProcessDied``."""
+        child = self._idle.pop() if self._idle else _Child()
+        attempt = calls.attempt
+        with child.lock:
+            child.serves = attempt
+        attempt.on_abort = lambda: child.kill(attempt)
+        try:
+            if attempt.aborted is not None:
+                raise Aborted(attempt.aborted)
+            kind, value = child.run(task, payload, calls, facts)
+        except (EOFError, OSError) as error:
+            if attempt.aborted is not None:
+                raise Aborted(attempt.aborted) from None
+            raise ProcessDied(f"the process of its handler died ({child.exit_code()})") from error
+        finally:
+            with child.lock:
+                child.serves = None
+            if child.process.is_alive() and not self._closed:
+                self._idle.append(child)
+            else:
+                child.pipe.close()
+        if kind == "error":
+            raise value
+        return value
+
+    def close(self) -> None:
+        self._closed = True
+        while self._idle:
+            self._idle.pop().pipe.close()
+
+
+class _Child:
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipe, other = context.Pipe()
+        self.process = context.Process(target=_serve, args=(other,), name="pgqueue handler", daemon=True)
+        self.process.start()
+        other.close()
+        self.lock = threading.Lock()
+        self.serves: object = None
+
+    def run(self, task: Task, payload: Any, calls: LeaseCalls, facts: dict[str, Any]) -> tuple[str, Any]:
+        self.pipe.send((task.handler.__module__, task.handler.__qualname__, payload, facts))
+        while True:
+            kind, *told = self.pipe.recv()
+            if kind != "call":
+                return kind, told[0]
+            self.pipe.send(_answer(calls, *told))
+
+    def kill(self, attempt: object) -> None:
+        with self.lock:
+            if self.serves is attempt:
+                self.process.kill()
+
+    def exit_code(self) -> str:
+        self.process.join(1)
+        code = self.process.exitcode
+        return "no exit code" if code is None else f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def _answer(calls: LeaseCalls, name: str, given: Any) -> tuple[str, Any]:
+    if name not in _CALLS:
+        return "error", f"a handler in a process of its own has no ctx.{name}"
+    try:
+        getattr(calls, name)(*given)
+        return "ok", None
+    except Aborted as error:
+        return "aborted", error.reason
+    except Exception as error:
+        return "error", str(error)
+
+
+def _serve(pipe: Any) -> None:
+    """The main loop of such a process."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    while True:
+        try:
+            module, name, payload, facts = pipe.recv()
+        except (EOFError, OSError):
+            return
+        try:
+            found: Any = sys.modules.get(module) or importlib.import_module(module)
+            for part in name.split("."):
+                found = getattr(found, part)
+            context = ProcessContext(pipe, facts)
+            told = "value", found(payload, context) if found.takes_context else found(payload)
+        except Outcome as outcome:
+            told = "error", outcome
+        except BaseException as error:
+            told = "error", RemoteError(str(error), error_data(error))
+        try:
+            pipe.send(told)
+        except Exception as error:  # the result can't be pickled
+            pipe.send(("error", RemoteError(str(error), error_data(error))))
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        pipes.wait([parent.sentinel])
+        os._exit(1)
