@@ -77,7 +77,7 @@ class JobFacts:
     @property
     def trace(self) -> Mapping[str, str] | None:
         """W3C trace context of the enqueue."""
-        return self._attempt.trace
+        return self._attempt.trace  # type: ignore[no-any-return]
 
     @property
     def saved(self) -> Json:
