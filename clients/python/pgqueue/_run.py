@@ -6,7 +6,6 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -208,8 +207,8 @@ class Runner:
             threading.Thread(target=self._work, name=f"pgqueue-{self._threads}", daemon=True).start()
         self._units.put(unit)
 
-    def _next(self, unit: Unit, *, here: bool) -> Unit | None:
-        """Frees the slot of a unit, and gives it to a waiting one. ``here``: the calling thread runs that, if it can."""
+    def _next(self, unit: Unit) -> Unit | None:
+        """Frees the slot of a unit, and gives it to a waiting one; returns that if the caller can run it."""
         self.run_times.add(unit.task.name, unit.busy_us)
         following = None
         with self._lock:
@@ -222,10 +221,10 @@ class Runner:
                     following = None
             if following is not None:
                 self._running.add(following)
-                if not here or following.task.is_async:
+                if following.task.is_async != unit.task.is_async:
                     self._dispatch(following)
                     following = None
-            if here and following is None:
+            if following is None and not unit.task.is_async:
                 self._idle += 1
         self._node.claimer.slot_freed(not self._running)
         return following
@@ -240,7 +239,7 @@ class Runner:
                     self._run(unit)
                 except BaseException:
                     log.exception("a unit of jobs ended with an error of pgqueue's own")
-                unit = self._next(unit, here=True)
+                unit = self._next(unit)
 
     def _run(self, unit: Unit) -> None:
         task, codec = unit.task, self._settings.codec
@@ -279,40 +278,38 @@ class Runner:
         self._async_units.add(running)
         running.add_done_callback(self._async_units.discard)
 
-    async def _run_async(self, unit: Unit) -> None:
-        try:
-            unit.start()
-            while (attempt := unit.begin()) is not None:
-                value, error = await self._call_async(attempt)
-                self._end(attempt, value, error)
-            unit.through()
-        finally:
-            self._next(unit, here=False)
-
-    async def _call_async(self, attempt: Attempt) -> tuple[Any, BaseException | None]:
-        task, here, loop = attempt.unit.task, asyncio.current_task(), asyncio.get_running_loop()
-        running = True
-
-        def cancel() -> None:
-            if running and here is not None:
-                here.cancel()
-
-        attempt.on_abort = lambda: _call_soon(loop, cancel)
-        try:
-            if attempt.aborted is not None:
-                raise Aborted(attempt.aborted)
-            payload = read_payload(task, attempt, self._settings.codec)
-            if task.takes_context:
-                return await task.handler(payload, AsyncContext(self._calls(attempt), self._transactions, self._executor)), None
-            return await task.handler(payload), None
-        except asyncio.CancelledError as error:
-            while here is not None and hasattr(here, "uncancel") and here.cancelling():
-                here.uncancel()
-            return None, Aborted(attempt.aborted) if attempt.aborted is not None else error
-        except BaseException as error:
-            return None, error
-        finally:
-            running = False
+    async def _run_async(self, first: Unit) -> None:
+        unit: Unit | None = first
+        running = _Running()
+        while unit is not None:
+            try:
+                unit.start()
+                while (attempt := unit.begin()) is not None:
+                    running.attempt = attempt
+                    attempt.on_abort = running.abort
+                    value, error = None, None
+                    try:
+                        if attempt.aborted is not None:
+                            raise Aborted(attempt.aborted)
+                        payload = read_payload(unit.task, attempt, self._settings.codec)
+                        if unit.task.takes_context:
+                            calls = self._calls(attempt)
+                            value = await unit.task.handler(payload, AsyncContext(calls, self._transactions, self._executor))
+                        else:
+                            value = await unit.task.handler(payload)
+                    except BaseException as raised:
+                        error = running.error(attempt, raised)
+                    running.attempt = None
+                    if value is None and error is None:
+                        unit.end_done(attempt, None)
+                    else:
+                        self._end(attempt, value, error)
+                unit.through()
+            except BaseException:
+                log.exception("a unit of jobs ended with an error of pgqueue's own")
+            unit = self._next(unit)
+            if unit is not None:
+                await asyncio.sleep(0)
 
     def _end(self, attempt: Attempt, value: Any, error: BaseException | None) -> None:
         """Ends an attempt, unless it is over."""
@@ -381,8 +378,30 @@ class Runner:
                     self._give_back(self._ahead.popleft())
 
 
-def _call_soon(loop: asyncio.AbstractEventLoop, work: Callable[[], None]) -> None:
-    try:
-        loop.call_soon_threadsafe(work)
-    except RuntimeError:
-        pass  # the loop has ended
+class _Running:
+    """The task of the event loop that runs the handlers of a slot: an abort of an attempt cancels its handler."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task()
+        self.attempt: Attempt | None = None
+
+    def abort(self) -> None:
+        attempt = self.attempt
+        try:
+            self._loop.call_soon_threadsafe(self._cancel, attempt)
+        except RuntimeError:
+            pass  # the loop has ended
+
+    def _cancel(self, attempt: Attempt | None) -> None:
+        if attempt is self.attempt and attempt is not None and attempt.aborted is not None and self._task is not None:
+            self._task.cancel()
+
+    def error(self, attempt: Attempt, raised: BaseException) -> BaseException:
+        """The error of an attempt whose handler has raised one; a cancellation by an abort has done its duty."""
+        if not isinstance(raised, asyncio.CancelledError):
+            return raised
+        while self._task is not None and hasattr(self._task, "uncancel") and self._task.cancelling():
+            self._task.uncancel()
+        return Aborted(attempt.aborted) if attempt.aborted is not None else raised
+

@@ -1,9 +1,10 @@
 // npm run bench:python -- [--jobs 50000] [--repeat 3] [--task bench-async]
-// Measures how fast a Python worker drains jobs whose handler does nothing, beside the TypeScript worker: in turns, on one
-// server, with one scheduler. Tells jobs a second, from the first job that begins to the last that has ended.
+// Measures how fast a Python worker drains jobs whose handler does nothing, beside the TypeScript worker: in turns,
+// on one server, with one scheduler. Tells jobs a second, from the first that begins to the last that has ended.
+// Needs Linux (/proc) and psycopg 3.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -29,8 +30,20 @@ const workers = {
   Python: ['/usr/bin/python3', file('worker.py')],
 } as const;
 
-/** Fills the queue, lets one worker drain it, and returns jobs a second. */
-async function drained(database: Database, url: string, command: readonly string[]): Promise<number> {
+interface Drained {
+  readonly perSecond: number;
+  /** Processor time of the worker for each job, in microseconds. */
+  readonly workerUs: number;
+}
+
+/** Returns the processor time, in microseconds, that a process has used so far. */
+function processorUs(pid: number): number {
+  const [, , , , , , , , , , , user, system] = readFileSync(`/proc/${pid}/stat`, 'utf8').replace(/^.*\)/, ') ').split(/ +/);
+  return (Number(user) + Number(system)) * 10_000;
+}
+
+/** Fills the queue, and lets one worker drain it. */
+async function drained(database: Database, url: string, command: readonly string[]): Promise<Drained> {
   await database.query('truncate pgqueue.history', []);
   await database.query(
     `insert into pgqueue.queue (task, payload)
@@ -48,6 +61,7 @@ async function drained(database: Database, url: string, command: readonly string
     const left = await database.query('select 1 from pgqueue.queue limit 1', []);
     if (left.length === 0) break;
   }
+  const workerUs = processorUs(worker.pid ?? 0) / jobs;
   worker.kill('SIGTERM');
   await ended;
   const [row] = await database.query<{ readonly seconds: number; readonly done: number }>(
@@ -56,7 +70,7 @@ async function drained(database: Database, url: string, command: readonly string
     [],
   );
   if (row?.done !== jobs) throw new Error(`${row?.done} of ${jobs} jobs are done`);
-  return jobs / row.seconds;
+  return { perSecond: jobs / row.seconds, workerUs };
 }
 
 const data = mkdtempSync(join(tmpdir(), 'pgqueue-python-'));
@@ -65,14 +79,18 @@ try {
   const url = server.adminUrl;
   await migrate({ connectionString: url });
   const database = openDatabase({ connectionString: url, connectionsMax: 2 });
-  const file = new URL('../scheduler.mjs', import.meta.url);
-  const scheduler = await startActor('scheduler', { url, name: 'python', file, execArgv: [] });
+  const scheduler = await startActor('scheduler', {
+    url,
+    name: 'python',
+    file: new URL('../scheduler.mjs', import.meta.url),
+    execArgv: [],
+  });
   const rates: Record<string, number[]> = { TypeScript: [], Python: [] };
   for (let round = 0; round < repeat; round += 1) {
     for (const [name, command] of Object.entries(workers)) {
-      const rate = await drained(database, url, command);
-      rates[name]?.push(rate);
-      console.log(`${name.padEnd(10)} ${Math.round(rate)} jobs/s`);
+      const { perSecond, workerUs } = await drained(database, url, command);
+      rates[name]?.push(perSecond);
+      console.log(`${name.padEnd(10)} ${Math.round(perSecond)} jobs/s, ${workerUs.toFixed(1)} µs of the worker for each`);
     }
   }
   const median = (name: string): number => rates[name]?.toSorted((a, b) => a - b)[Math.floor(repeat / 2)] ?? 0;
