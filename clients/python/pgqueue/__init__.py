@@ -1,7 +1,9 @@
 """pgqueue: producer and worker of a Postgres job queue that is fair and exact about limits."""
+from ._codec import Codec, Json, Place
 from ._context import AsyncContext, AsyncNeed, Context, Need, NeedResult
 from ._errors import Aborted, PgQueueError
-from ._jobs import Codec, Enqueued, Job, Json, RetryPolicy, Unique
+from ._jobs import Enqueued, Job, RetryPolicy, Unique
+from ._encrypted import blind, encrypted
 from ._process import ProcessContext
 from ._task import Cancelled, FanOut, GiveUp, Outcome, Retry, Snooze, Task, task
 from .producer import AsyncProducer, Producer
@@ -24,6 +26,7 @@ __all__ = [
     "NeedResult",
     "Outcome",
     "PgQueueError",
+    "Place",
     "ProcessContext",
     "Producer",
     "Retry",
@@ -32,5 +35,7 @@ __all__ = [
     "Task",
     "Unique",
     "Worker",
+    "blind",
+    "encrypted",
     "task",
 ]

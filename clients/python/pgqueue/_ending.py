@@ -6,12 +6,17 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
+from ._codec import Codec, Field, Json, Place, encoded_error
 from ._errors import Aborted, PgQueueError, error_data
-from ._jobs import Codec, Job, Json, RetryPolicy, rows_of, rows_text
-from ._json import json_text, result_text, shape_problem
+from ._jobs import Job, RetryPolicy, rows_of, rows_text
+from ._json import RESULT_MAX, json_text, result_text, shape_problem
 from ._statements import Settlement
 from ._task import Cancelled, FanOut, GiveUp, Outcome, Retry, Snooze, Task
 from ._unit import Attempt, Ended
+
+
+KEY_PAUSE_MS = 10_000
+"""Pause of a job whose key this node does not have, plus up to half as much again."""
 
 
 class Invalid(Exception):
@@ -26,7 +31,9 @@ def read_payload(task: Task, attempt: Attempt, codec: Codec | None) -> Any:
     """The payload as the handler takes it: decoded, in the newest version, and parsed. Raises ``Invalid``."""
     payload = attempt.payload
     if codec is not None:
-        payload = codec.decode(payload, job=attempt.id, task=task.name, field="payload")
+        payload = codec.decode(payload, place_of(attempt, "payload"))
+        if attempt.checkpoint is not None:
+            attempt.checkpoint = codec.decode(attempt.checkpoint, place_of(attempt, "checkpoint"))
     problem = shape_problem(payload)
     if problem is not None:
         raise Invalid(f"it {problem}")
@@ -43,17 +50,27 @@ def read_payload(task: Task, attempt: Attempt, codec: Codec | None) -> Any:
         raise Invalid(f"{type(error).__name__}: {error}") from error
 
 
-def encoded(codec: Codec | None, text: str | None, attempt: Attempt, field: Any) -> str | None:
+def place_of(attempt: Attempt, field: Field) -> Place:
+    return Place(attempt.id, field, attempt.unit.task.name)
+
+
+def encoded_result(codec: Codec | None, value: Json, attempt: Attempt) -> tuple[str | None, str | None]:
+    """A result as it is stored, and the problem if it can't be stored: then the text tells that."""
+    text, problem = result_text(value)
     if codec is None or text is None:
-        return text
-    return codec.encode(text, job=attempt.id, task=attempt.unit.task.name, field=field)
+        return text, problem
+    stored = codec.encode(text, place_of(attempt, "result"))
+    if problem is None and len(stored) > RESULT_MAX:
+        problem = f"the handler's result can't be stored: it has more than {RESULT_MAX} bytes once it is encoded"
+        stored = codec.encode(json_text({"pgqueue_error": problem}), place_of(attempt, "result"))
+    return stored, problem
 
 
 def conclude(attempt: Attempt, value: Json, error: BaseException | None, codec: Codec | None, now: float) -> Ended | None:
     """The end of an attempt whose handler returned ``value``, or raised ``error``. None: its job is given back.
 
-    A cancelled job ends as cancelled unless it is done. Without the key of its payload a job is given back, uncounted,
-    and so is the job of a handler that fails after a shutdown has aborted it.
+    A cancelled job ends as cancelled unless it is done. A job that lacks a key waits for it, uncounted. The job of a
+    handler that fails after a shutdown has aborted it is given back.
     """
     if error is None and isinstance(value, BaseException):
         error = value
@@ -72,13 +89,15 @@ def _conclude(attempt: Attempt, value: Json, error: BaseException | None, codec:
     def ended(outcome: str, why: object = None, delay_ms: float | None = None, **more: Any) -> Ended:
         data = None
         if why is not None:
-            data = json_text({**error_data(why), **more, "ms": round((now - attempt.began) * 1_000)})
+            told = {**error_data(why), **more, "ms": round((now - attempt.began) * 1_000)}
+            if codec is not None and (codec.errors or more.get("kind") == "invalid"):  # that one quotes the payload
+                told = encoded_error(codec, told, place_of(attempt, "error"))
+            data = json_text(told)
         settlement = Settlement(attempt.lease, outcome, delay_ms, data, waited_ms)
         return Ended(attempt, settlement, why if isinstance(why, BaseException) or why is None else str(why))
 
     def done(result: Json, jobs: str | None = None) -> Ended:
-        text, problem = result_text(result)
-        text = encoded(codec, text, attempt, "result") if problem is None else text
+        text, problem = encoded_result(codec, result, attempt)
         return Ended(attempt, Settlement(attempt.lease, "done", None, text, waited_ms, jobs), problem)
 
     def again(why: object, **more: Any) -> Ended:
@@ -103,7 +122,10 @@ def _conclude(attempt: Attempt, value: Json, error: BaseException | None, codec:
     if isinstance(error, Outcome) or attempt.aborted in ("shutdown", "node_silent"):
         return None
     if isinstance(error, PgQueueError) and error.code == "key_missing":
-        return None
+        # given back at once, the same node would claim it again, thousands of times a second
+        return Ended(attempt, Settlement(attempt.lease, "snooze", KEY_PAUSE_MS * (1 + random.random() / 2), None, waited_ms), error)
+    if isinstance(error, PgQueueError) and error.code == "undecodable":
+        return ended("dead", error)
     if isinstance(error, Invalid):
         return ended("dead", f"the payload does not fit: {error}", kind="invalid")
     return again(error)

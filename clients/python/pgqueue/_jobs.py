@@ -6,25 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
-from typing import Any, Literal, Protocol, TypedDict
+from typing import Any, Literal, TypedDict
 
+from ._codec import Codec, Json, Place
 from ._errors import PgQueueError, problems_error
 from ._json import Seconds, is_uuid, json_text, make_id, milliseconds, shape_problem
-
-Json = Any
-"""A value that survives JSON: None, bool, numbers, texts, lists, dicts with texts as keys."""
-Field = Literal["payload", "result", "checkpoint"]
-
-
-class Codec(Protocol):
-    """Turns values into the form that the database keeps, and back, such as by encryption."""
-
-    def encode(self, text: str, *, job: str, task: str, field: Field) -> str:
-        """The JSON text that is stored in place of a JSON text."""
-
-    def decode(self, stored: Json, *, job: str, task: str, field: Field) -> Json:
-        """The value of a stored value. Raises ``key_missing`` if it needs a key that is not there."""
-
 
 @dataclass(frozen=True)
 class RetryPolicy:
@@ -161,7 +147,7 @@ def _row_of(job: Job, codec: Codec | None) -> dict[str, Any]:
     id = (job.id or make_id()).lower() if job.id is None or is_uuid(job.id) else ""
     payload = _checked_text(job.payload, "payload", 262_144, problems)
     if payload is not None and codec is not None and not problems:
-        payload = codec.encode(payload, job=id, task=job.task, field="payload")
+        payload = codec.encode(payload, Place(id, "payload", job.task))
         if len(payload.encode()) > 262_144:
             problems.append("payload has more than 262144 bytes once it is encoded: store it elsewhere and enqueue a reference")
     if problems:

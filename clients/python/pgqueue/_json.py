@@ -18,7 +18,7 @@ Seconds = float | int | timedelta
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 _LONGEST_MS = 3_650 * 86_400_000
-_RESULT_MAX = 1_048_576
+RESULT_MAX = 1_048_576
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
@@ -57,9 +57,9 @@ def result_text(value: object) -> tuple[str | None, str | None]:
         except (UnicodeEncodeError, ValueError):
             text = json_text(_cleaned(value))
         size = len(text.encode())
-        if size <= _RESULT_MAX:
+        if size <= RESULT_MAX:
             return text, None
-        problem = f"it has {size} bytes, more than {_RESULT_MAX}"
+        problem = f"it has {size} bytes, more than {RESULT_MAX}"
     except (TypeError, ValueError, RecursionError) as error:
         problem = storable(str(error), 1_000)
     problem = f"the handler's result can't be stored as JSON: {problem}"

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ._ending import aborted_error, added_jobs, encoded
+from ._codec import Json, Place
+from ._ending import aborted_error, added_jobs, encoded_result, place_of
 from ._errors import Aborted, PgQueueError, explained, is_transient
-from ._jobs import Json
-from ._json import checked_ms, json_text, milliseconds, result_text
+from ._json import checked_ms, json_text
 from ._link import Link
 from ._node import Node, log
 from ._statements import Settlement
@@ -54,26 +54,25 @@ class LeaseCalls:
         if now - self._progress_at < PROGRESS and not self.attempt.aborted:
             return
         self._progress_at = now
+        if self._codec is not None and self._codec.progress:
+            text = self._codec.encode(text, place_of(self.attempt, "progress"))
         if not self._held(lambda: self._statements.progress(self._link, self.attempt.lease, text)):
             self._lost()
 
     def checkpoint(self, value: Json) -> None:
-        text = encoded(self._codec, json_text(value), self.attempt, "checkpoint")
         steps = _steps_of(self.attempt.checkpoint)
-        if steps is not None:  # those of a handler in TypeScript
-            text = f'{{"pgqueue":{json_text(steps)},"data":{text}}}'
-        if len((text or "").encode()) > 262_144:
+        text = json_text(value if steps is None else {"pgqueue": steps, "data": value})
+        if self._codec is not None and value is not None:
+            text = self._codec.encode(text, place_of(self.attempt, "checkpoint"))
+        if len(text.encode()) > 262_144:
             raise PgQueueError("invalid_job", "a checkpoint has at most 262144 bytes of JSON: keep a reference to more")
-        if not self._held(lambda: self._statements.checkpoint(self._link, self.attempt.lease, text or "null")):
+        if not self._held(lambda: self._statements.checkpoint(self._link, self.attempt.lease, text)):
             self._lost()
 
     def saved(self) -> Json:
         """The checkpoint of an earlier attempt; None: none."""
-        stored: Any = self.attempt.checkpoint
-        data = stored if _steps_of(stored) is None else stored["data"]
-        if data is None or self._codec is None:
-            return data
-        return self._codec.decode(data, job=self.attempt.id, task=self.attempt.unit.task.name, field="checkpoint")
+        stored: Json = self.attempt.checkpoint
+        return stored if _steps_of(stored) is None else stored["data"]
 
     def add_jobs(self, jobs: Any) -> None:
         rows = added_jobs(self.attempt, jobs, self._codec)
@@ -97,12 +96,18 @@ class LeaseCalls:
     def needs(self) -> list[list[Any]]:
         return self._held(lambda: self._statements.needs(self._link, self.attempt.lease))
 
-    def need_page(self, step: int, after: str | None, most: int) -> tuple[list[list[Any]], int]:
-        """A page of a step's ends, and how many the next one should have."""
-        text, held = self._held(lambda: self._statements.need_page(self._link, self.attempt.lease, step, after, most))
+    def need_page(self, step: tuple[str, int], after: str | None, most: int) -> tuple[list[dict[str, Json]], int]:
+        """A page of the ends of a step's jobs, and how many the next one should have."""
+        name, number = step
+        text, held = self._held(lambda: self._statements.need_page(self._link, self.attempt.lease, number, after, most))
         if not held:
             self._lost()
-        ends: list[list[Any]] = json.loads(text)
+        ends: list[dict[str, Json]] = json.loads(text)
+        for end in ends if self._codec is not None else []:
+            task, result = end.get("task"), end["result"]
+            if self._codec is not None and (result is not None or (task is None and end["outcome"] == "done")):
+                place = Place(end["job"], "result", task) if task is not None else Place(end["job"], "signal", name)
+                end["result"] = self._codec.decode(result, place)
         return ends, min(PAGE_MAX, max(1, PAGE_CHARACTERS * len(ends) // max(1, len(text))))
 
     def check_running(self) -> None:
@@ -111,8 +116,7 @@ class LeaseCalls:
 
     def seal(self, result: Json) -> tuple[str, list[object]]:
         """The statement that settles the job in a transaction of its handler."""
-        text, problem = result_text(result)
-        text = encoded(self._codec, text, self.attempt, "result") if problem is None else text
+        text, _ = encoded_result(self._codec, result, self.attempt)
         if not self.attempt.begin_commit() and self.attempt.phase != "committing":
             raise aborted_error(self.attempt)
         idle_ms = min(60_000.0, max(1_000.0, (self.attempt.ends_at - time.monotonic()) * 1_000))

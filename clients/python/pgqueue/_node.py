@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ._codec import Codec
 from ._errors import PgQueueError, is_transient
-from ._jobs import Codec
 from ._json import json_text
 from ._link import Link, check_version, missing_schema, version_question
 from ._statements import Lease, Statements

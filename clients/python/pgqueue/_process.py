@@ -9,8 +9,8 @@ import threading
 from multiprocessing import connection as pipes
 from typing import Any
 
+from ._codec import Json
 from ._errors import Aborted, PgQueueError, RemoteError, error_data
-from ._jobs import Json
 from ._json import Seconds
 from ._lease import LeaseCalls
 from ._task import Outcome, Task

@@ -9,15 +9,15 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from ._context import AsyncContext, Context, Transactions
-from ._ending import TimedOut, conclude, encoded, read_payload
+from ._context import AsyncContext, Context
+from ._ending import TimedOut, conclude, encoded_result, read_payload
 from ._errors import Aborted
-from ._json import result_text
 from ._lease import LeaseCalls
 from ._node import Held, Node, log
 from ._process import ProcessDied, Processes
 from ._run_times import RunTimes
 from ._statements import Lease
+from ._transaction import Transactions
 from ._unit import SLOW, Attempt, Unit
 
 TICK = 0.05
@@ -321,9 +321,9 @@ class Runner:
                 settler.crash(attempt.lease, str(error))
             return
         if error is None and not isinstance(value, BaseException):
-            text, problem = result_text(value)
+            text, problem = encoded_result(self._settings.codec, value, attempt)
             if problem is None:
-                unit.end_done(attempt, encoded(self._settings.codec, text, attempt, "result"))
+                unit.end_done(attempt, text)
                 return
         if attempt.phase == "over":
             if attempt.committed and error is not None:

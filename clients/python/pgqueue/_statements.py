@@ -232,7 +232,7 @@ class Statements:
     def need_page(self, link: Link, lease: Lease, step: int, after: str | None, most: int) -> tuple[str, bool]:
         """A page of the ends of a needed step's jobs, as JSON, and whether the lease is held in the same snapshot."""
         text, held = link.query(
-            f"""select coalesce((select json_agg(json_build_array(r.job, r.outcome, r.result) order by r.job)::text
+            f"""select coalesce((select json_agg(r order by r.job)::text
                 from {self.schema}.need_results(%s::uuid, %s::uuid, %s, %s::uuid, %s) r), '[]'),
               exists (select from {self.schema}.needs_of(%s::uuid, %s::uuid))""",
             [*lease, step, after, most, *lease],

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ._codec import Json
 from ._errors import PgQueueError, problems_error
-from ._jobs import Job, JobOptions, Json, RetryPolicy, job_of
+from ._jobs import Job, JobOptions, RetryPolicy, job_of
 from ._json import Seconds, checked_ms, milliseconds
 
 if TYPE_CHECKING:

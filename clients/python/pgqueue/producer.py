@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import psycopg
 from psycopg import IsolationLevel
 
+from ._codec import Codec, Json, Place, opened_error
 from ._errors import PgQueueError, explained, is_transient, is_wrong_server
-from ._jobs import Codec, Enqueued, Job, JobOptions, Json, job_of, rows_of, rows_text
+from ._jobs import Enqueued, Job, JobOptions, job_of, rows_of, rows_text
 from ._json import Seconds, is_uuid, milliseconds, plain_array
 from ._link import (
     Link,
@@ -128,13 +129,12 @@ class _Producing:
     def _result_steps(self, job: Enqueued | str, timeout: Seconds) -> Steps[Json]:
         self._check_open(None)
         id = job.id if isinstance(job, Enqueued) else job
-        task = job.task if isinstance(job, Enqueued) else ""
         timeout_ms = milliseconds(timeout)
         if timeout_ms is None or not is_uuid(id):
             raise PgQueueError("configuration", "result takes the id of a job, or what an enqueue returned; and seconds")
         deadline = time.monotonic() + timeout_ms / 1_000
         wait, failures, status = 0.025, 0, None
-        look = f"select json_build_array(r.status, r.result, r.error)::text from {self._schema}.job_result(%s::uuid[], %s) r"
+        look = f"select to_json(r)::text from {self._schema}.job_result(%s::uuid[], %s) r"
         while True:
             last = time.monotonic() >= deadline
             try:
@@ -150,9 +150,10 @@ class _Producing:
                 found = answer[0]
                 if found is None:
                     raise _gone(id, status)
-                status, result, error_of_job = json.loads(found)
+                end = json.loads(found)
+                status = end["status"]
                 if status not in ("delayed", "pending", "ready", "running"):
-                    return self._read_end(id, task, status, result, error_of_job)
+                    return self._read_end(id, end)
             if last:
                 why = "the database has not answered" if status is None else f"it is {status}"
                 message = f"job {id} has not ended within {timeout_ms:g} ms ({why}): it goes on, and can be awaited again"
@@ -160,17 +161,19 @@ class _Producing:
             yield max(0.0, min(wait if failures == 0 else pause(failures), deadline - time.monotonic()))
             wait = min(1.0, wait * 1.5)
 
-    def _read_end(self, id: str, task: str, status: str, result: Json, error: Json) -> Json:
+    def _read_end(self, id: str, end: dict[str, Json]) -> Json:
+        status, result, error, task = end["status"], end["result"], end["error"], end.get("task") or ""
         if status == "dead":
+            error = opened_error(self._codec, error or {}, Place(id, "error", task))
             message = f"job {id} is dead ({error.get('reason')}): {error.get('message')}"
             raise PgQueueError("job_dead", message, {"id": id, "error": error})
         if status in ("cancelled", "expired"):
-            raise PgQueueError(f"job_{status}", f"job {id} was cancelled" if status == "cancelled" else f"job {id} has expired", {"id": id})
+            raise PgQueueError(f"job_{status}", f"job {id} {'was cancelled' if status == 'cancelled' else 'has expired'}", {"id": id})
+        if self._codec is not None and result is not None:
+            result = self._codec.decode(result, Place(id, "result", task))
         if isinstance(result, dict) and isinstance(result.get("pgqueue_error"), str):
             raise PgQueueError("result_lost", f"job {id} is done, and its result is lost: {result['pgqueue_error']}", {"id": id})
-        if self._codec is None or result is None:
-            return result
-        return self._codec.decode(result, job=id, task=task, field="result")
+        return result
 
     def _verify(self, connection: Any) -> Steps[None]:
         """Checks the schema's version before the first statement."""

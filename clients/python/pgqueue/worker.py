@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ._claim import Claimer
+from ._codec import Codec
 from ._errors import PgQueueError, problems_error
-from ._jobs import Codec
 from ._json import Seconds, milliseconds
 from ._link import checked_schema, own_conninfo
 from ._node import Node, Presence, Settings, default_node, log

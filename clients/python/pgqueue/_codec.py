@@ -1,0 +1,63 @@
+"""Codecs: turn values into the form that the database keeps, and back."""
+from __future__ import annotations
+
+import json
+from typing import Any, Literal, NamedTuple, Protocol
+
+from ._errors import PgQueueError
+
+Json = Any
+"""A value that survives JSON: None, bool, numbers, texts, lists, dicts with texts as keys."""
+Field = Literal["payload", "result", "checkpoint", "error", "progress", "signal"]
+
+
+class Place(NamedTuple):
+    """The place of one value, which an encoded value is bound to: moved to another place, it is refused."""
+
+    id: str
+    """Of the job; of the flow, for a signal."""
+    field: Field
+    name: str
+    """Of the job's task; of the step, for a signal."""
+
+
+class Codec(Protocol):
+    """Made by :func:`encrypted`. Both directions are pure: no I/O."""
+
+    @property
+    def errors(self) -> bool:
+        """Encodes the errors of attempts, too."""
+
+    @property
+    def progress(self) -> bool:
+        """Encodes progress, too."""
+
+    @property
+    def writes_with(self) -> str:
+        """Id of the key that ``encode`` uses."""
+
+    def encode(self, text: str, place: Place) -> str:
+        """The JSON text that is stored in place of a JSON text."""
+
+    def decode(self, stored: Json, place: Place) -> Json:
+        """The value of a stored value. Raises ``key_missing``, ``undecodable``."""
+
+
+def encoded_error(codec: Codec, error: dict[str, Json], place: Place) -> dict[str, Json]:
+    """An error as it is stored: its kind and run time stay readable, and its message says that it is encoded."""
+    plain = {name: error[name] for name in ("kind", "ms") if name in error}
+    message = f"encrypted under the key {json.dumps(codec.writes_with, ensure_ascii=False)}"
+    text = json.dumps(error, ensure_ascii=False)
+    return {**plain, "message": message, **json.loads(codec.encode(text, place))}
+
+
+def opened_error(codec: Codec | None, error: dict[str, Json], place: Place) -> dict[str, Json]:
+    """A stored error for people: decoded where that is possible, and otherwise as it is stored."""
+    if codec is None or "$enc" not in error:
+        return error
+    try:
+        found = codec.decode(error, place)
+    except PgQueueError:
+        return error
+    plain = {name: value for name, value in error.items() if name not in ("$enc", "key", "data")}
+    return {**plain, **found} if isinstance(found, dict) else error

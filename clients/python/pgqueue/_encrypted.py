@@ -1,0 +1,135 @@
+"""Encryption of values before they reach the database: AES-256-GCM, as the TypeScript packages have it."""
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import os
+import re
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from ._codec import Codec, Json, Place
+from ._errors import PgQueueError, problems_error
+
+Key = bytes | str
+"""32 random bytes, as such or in base64."""
+_VERSION = 1
+_NONCE_BYTES = 12
+_TAG_BYTES = 16
+_A_KEY = "32 bytes, as bytes or base64"
+
+
+def encrypted(
+    keys: Sequence[tuple[str, Key]], *, plain: Literal["accept", "refuse"], errors: bool = False, progress: bool = False
+) -> Codec:
+    """A codec that encrypts payloads, results and checkpoints; needs the extra ``pgqueue[encryption]``.
+
+    ``keys``: pairs of an id and a key. The first one encrypts; each of them decrypts. ``plain``: values that are not
+    encrypted are read, or a job with one is dead. ``errors``, ``progress``: encrypts them, too. Job id, field and task are
+    authenticated: a value that is moved to another job is refused. Give every producer and worker the same.
+
+    Raises ``configuration``, with all that is wrong, and without any key.
+    """
+    problems = []
+    found: dict[str, bytes] = {}
+    if isinstance(keys, (str, bytes)) or not isinstance(keys, Sequence) or not keys:
+        problems.append("keys must be a list of pairs, such as [('2026-11', key)], with at least one")
+        keys = []
+    for place, pair in enumerate(keys):
+        id, key = pair if isinstance(pair, (tuple, list)) and len(pair) == 2 else (None, None)
+        secret = _secret(key)
+        if not isinstance(id, str) or not 1 <= len(id) <= 100 or secret is None:
+            problems.append(f"keys[{place}] must be a pair of an id, a text of 1 to 100 characters, and a key, {_A_KEY}")
+        elif id in found:
+            problems.append(f"keys has the id {id!r} twice")
+        else:
+            found[id] = secret
+    if plain not in ("accept", "refuse"):
+        problems.append("plain must be accept or refuse")
+    if problems:
+        raise problems_error("configuration", "encrypted", problems)
+    return _Encrypted(found, plain == "accept", errors, progress)
+
+
+def blind(value: str, key: Key) -> str:
+    """A text that stands for a value in an attribute, a key or a unique key, which are stored in the clear.
+
+    Equal values give equal texts; without the key nobody can tell the value. HMAC-SHA256. Use a key of its own.
+    """
+    secret = _secret(key)
+    if secret is None or not isinstance(value, str):
+        raise PgQueueError("configuration", f"blind(value, key): value must be a text, and key {_A_KEY}")
+    return base64.urlsafe_b64encode(hmac.digest(secret, value.encode(), hashlib.sha256)).rstrip(b"=").decode()
+
+
+class _Encrypted:
+    def __init__(self, keys: dict[str, bytes], accepts_plain: bool, errors: bool, progress: bool) -> None:
+        try:
+            from cryptography.exceptions import InvalidTag
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+        except ImportError as error:
+            raise PgQueueError("configuration", 'encrypted needs the package cryptography: pip install "pgqueue[encryption]"') from error
+        self.errors, self.progress = errors, progress
+        self.writes_with = next(iter(keys))
+        self._ciphers: dict[str, Any] = {id: AESGCM(key) for id, key in keys.items()}
+        self._invalid: type[Exception] = InvalidTag
+        self._accepts_plain = accepts_plain
+        self._head = f'{{"$enc":{_VERSION},"key":{json.dumps(self.writes_with, ensure_ascii=False)},"data":"'
+
+    def encode(self, text: str, place: Place) -> str:
+        nonce = os.urandom(_NONCE_BYTES)
+        data = nonce + self._ciphers[self.writes_with].encrypt(nonce, text.encode(), _additional(place))
+        return f'{self._head}{base64.b64encode(data).decode()}"}}'
+
+    def decode(self, stored: Json, place: Place) -> Json:
+        if not _is_envelope(stored):
+            if self._accepts_plain:
+                return stored
+            raise _undecodable(place, "it is not encrypted, and the codec has plain='refuse'")
+        cipher = self._ciphers.get(stored["key"])
+        if stored["$enc"] != _VERSION or cipher is None:
+            raise _key_missing(place, stored["key"], stored["$enc"])
+        try:
+            data = base64.b64decode(stored["data"])
+            if len(data) < _NONCE_BYTES + _TAG_BYTES:
+                raise ValueError(f"it has {len(data)} bytes")
+            return json.loads(cipher.decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], _additional(place)))
+        except (self._invalid, ValueError) as error:
+            why = f"it was changed, cut, or moved here from another place (key {stored['key']!r})"
+            raise _undecodable(place, why) from error
+
+
+def _secret(key: object) -> bytes | None:
+    if isinstance(key, str) and re.fullmatch("[A-Za-z0-9+/_-]{43}=?", key):
+        key = base64.b64decode(key.rstrip("=").replace("-", "+").replace("_", "/") + "=")
+    return bytes(key) if isinstance(key, (bytes, bytearray)) and len(key) == 32 else None
+
+
+def _is_envelope(stored: Json) -> bool:
+    if not isinstance(stored, dict) or not isinstance(stored.get("$enc"), (int, float)):
+        return False
+    return isinstance(stored.get("key"), str) and isinstance(stored.get("data"), str)
+
+
+def _additional(place: Place) -> bytes:
+    """Authenticated, and not stored. The name comes last: it may contain any character."""
+    return f"pgqueue-enc-{_VERSION}\n{place.id.lower()}\n{place.field}\n{place.name}".encode()
+
+
+def _said(place: Place) -> str:
+    owner, kind = ("flow", "step") if place.field == "signal" else ("job", "task")
+    return f"the {place.field} of {owner} {place.id} ({kind} {place.name!r})"
+
+
+def _key_missing(place: Place, key: str, version: object) -> PgQueueError:
+    if version == _VERSION:
+        why = f"is encrypted under the key {key!r}, which this process does not have: add it to the keys of encrypted()"
+    else:
+        why = f"is encrypted in version {version}, which this release of pgqueue can't read: update it"
+    return PgQueueError("key_missing", f"{_said(place)} {why}", {**place._asdict(), "key": key})
+
+
+def _undecodable(place: Place, why: str) -> PgQueueError:
+    return PgQueueError("undecodable", f"{_said(place)} can't be decrypted: {why}", place._asdict())
