@@ -8,7 +8,7 @@ import uuid
 from collections import Counter
 from typing import Any
 
-from ._errors import NODE_ENDED, is_of_row, is_transient, sql_state
+from ._errors import NODE_ENDED, is_of_row, is_transient, said, sql_state
 from ._json import json_text
 from ._node import Node, log
 from ._statements import ClaimedRow, Lease, Settlement
@@ -152,7 +152,7 @@ class Claimer:
                 failures += 1
                 wait = pause(failures)
                 if not self._stopped:
-                    log.warning("a claim of node %s failed, and is repeated: %s", self._node.settings.node, error)
+                    log.warning("a claim of node %s failed, and is repeated: %s", self._node.settings.node, said(error))
             with self._condition:
                 if not self._awake and not self._stopped:
                     self._condition.wait(wait)
@@ -277,7 +277,7 @@ class Claimer:
             if len(ids) > 1:
                 half = (len(ids) + 1) // 2
                 return self._read_apart(token, ids[:half]) + self._read_apart(token, ids[half:])
-            log.error("job %s can't be read, and is dead: %s", ids[0], error)
-            data = json_text({"kind": "error", "message": f"it can't be read: {error}"[:2_000]})
+            log.error("job %s can't be read, and is dead: %s", ids[0], said(error))
+            data = json_text({"kind": "error", "message": f"it can't be read: {said(error)}"[:2_000]})
             self._node.statements.settle(self._link, [Settlement(Lease(ids[0], token), "dead", None, data)])
             return []

@@ -133,7 +133,7 @@ def _conclude(attempt: Attempt, value: Json, error: BaseException | None, codec:
 
 def retry_delay(attempt: Attempt) -> float:
     """Milliseconds until the next attempt, by the job's own policy, or its task's; unusable parts of it by default."""
-    policy: Mapping[str, Any] = attempt.retry if isinstance(attempt.retry, dict) else attempt.unit.task.retry.stored()
+    policy: Mapping[str, Any] = attempt.retry if isinstance(attempt.retry, dict) else (attempt.unit.task.retry or RetryPolicy()).stored()
     default = RetryPolicy().stored()
 
     def amount(name: str) -> float:

@@ -58,6 +58,15 @@ def is_transient(error: BaseException) -> bool:
     return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError, OSError))
 
 
+def refuses_login(error: BaseException) -> bool:
+    """True if the server has refused a connection for good: a wrong role, password or database."""
+    if not isinstance(error, psycopg.OperationalError):
+        return False
+    if error.sqlstate is not None:
+        return error.sqlstate.startswith("28") or error.sqlstate == "3D000"
+    return re.search('FATAL: .*(authentication failed|does not exist|pg_hba.conf|permission denied for database)', str(error)) is not None
+
+
 def is_of_row(error: BaseException) -> bool:
     """True if a statement failed for the content of one of its rows."""
     return _OF_ROW.match(sql_state(error) or "") is not None
@@ -82,6 +91,17 @@ def explained(error: BaseException) -> PgQueueError | None:
     return PgQueueError("too_many_pending", f"{crowded[1]}: {advice}")
 
 
+def said(error: object) -> str:
+    """An error for logs and for the job: of the database, without the details and values that it quotes."""
+    try:
+        primary = getattr(getattr(error, "diag", None), "message_primary", None)
+        if not isinstance(primary, str):
+            return str(error)
+        return primary.split(': "')[0] if (sql_state(error) or "").startswith("22") else primary  # type: ignore[arg-type]
+    except Exception:  # a handler can raise anything
+        return "what was raised can not be read"
+
+
 def storable(text: str, longest: int) -> str:
     """A text as jsonb takes it: without NUL and lone surrogates."""
     return text[:longest].replace("\0", "").encode("utf-8", "replace").decode()
@@ -97,11 +117,8 @@ def error_data(error: object) -> dict[str, Any]:
 
 
 def _data_of(error: BaseException, depth: int) -> dict[str, Any]:
-    try:
-        message = str(error)
-    except Exception:  # a handler can raise anything
-        message = "what was raised can not be read"
-    stack = "".join(traceback.format_exception(type(error), error, error.__traceback__, chain=False))
+    message = said(error)
+    stack = "".join(traceback.format_tb(error.__traceback__)) + f"{type(error).__name__}: {message}"
     outer = depth == 0
     data: dict[str, Any] = {
         "name": storable(type(error).__name__, 200),

@@ -137,8 +137,8 @@ def rows_of(jobs: Sequence[Job], codec: Codec | None) -> list[dict[str, Any]]:
 
 def rows_text(rows: list[dict[str, Any]]) -> str:
     """Rows as SQL functions take them. The payloads go in as the texts that they are."""
-    texts = (json_text({**row, "payload": None})[:-5] + row["payload"] + "}" for row in rows)
-    return "[" + ",".join(texts) + "]"
+    others = ({name: value for name, value in row.items() if name != "payload"} for row in rows)
+    return "[" + ",".join(f'{json_text(other)[:-1]},"payload":{row["payload"]}}}' for other, row in zip(others, rows)) + "]"
 
 
 def _row_of(job: Job, codec: Codec | None) -> dict[str, Any]:

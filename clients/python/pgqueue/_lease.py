@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from ._codec import Json, Place
 from ._ending import aborted_error, added_jobs, encoded_result, place_of
-from ._errors import Aborted, PgQueueError, explained, is_transient
+from ._errors import Aborted, PgQueueError, explained, is_transient, said
 from ._json import checked_ms, json_text
 from ._link import Link
 from ._node import Node, log
@@ -91,7 +91,7 @@ class LeaseCalls:
         try:
             self._statements.notify(self._link, "queue")
         except Exception as error:
-            log.debug("a hint was not sent: %s", error)
+            log.debug("a hint was not sent: %s", said(error))
 
     def needs(self) -> list[list[Any]]:
         return self._held(lambda: self._statements.needs(self._link, self.attempt.lease))
@@ -136,7 +136,7 @@ class LeaseCalls:
             try:
                 self._statements.notify(self._link, "done", self.attempt.id)
             except Exception as error:
-                log.debug("a hint was not sent: %s", error)
+                log.debug("a hint was not sent: %s", said(error))
 
     def conclude(self, error: BaseException | None) -> None:
         """Finds out if a COMMIT without a sure reply took effect; raises if it did not.
@@ -152,7 +152,7 @@ class LeaseCalls:
                 if not is_transient(failure) or time.monotonic() > self.attempt.ends_at:
                     fate = "committed" if error is None else "lost"
                     break
-                log.warning("job %s: asking for the fate of its transaction failed: %s", self.attempt.id, failure)
+                log.warning("job %s: asking for the fate of its transaction failed: %s", self.attempt.id, said(failure))
                 time.sleep(pause(failures, 1.0))
         if fate == "committed":
             self.committed()
@@ -177,8 +177,7 @@ class LeaseCalls:
         while True:
             if self.attempt.phase == "over":
                 raise aborted_error(self.attempt)
-            if self.attempt.unit.is_batch:
-                self.attempt.unit.own_rows()
+            self.attempt.unit.own_rows()
             try:
                 return send()
             except Exception as error:

@@ -170,7 +170,8 @@ class Link:
         connection = self.connection
         try:
             if connection is not None and not connection.closed:
-                socket.socket(fileno=os.dup(connection.fileno())).shutdown(socket.SHUT_RDWR)
+                with socket.socket(fileno=os.dup(connection.fileno())) as copy:
+                    copy.shutdown(socket.SHUT_RDWR)
         except (psycopg.Error, OSError):
             pass  # it has just ended
 

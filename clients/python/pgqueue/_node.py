@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ._codec import Codec
-from ._errors import PgQueueError, is_transient
+from ._errors import PgQueueError, is_transient, refuses_login, said
 from ._json import json_text
 from ._link import Link, check_version, missing_schema, version_question
 from ._statements import Lease, Statements
@@ -121,10 +121,10 @@ class Presence:
                 answer = self._link.one(version_question(self._settings.schema))
                 break
             except Exception as error:
-                if not is_transient(error):
+                if not is_transient(error) or refuses_login(error):
                     raise missing_schema(self._settings.schema, error) or error from error
                 failures += 1
-                log.warning("node %s can't reach the database, and tries on: %s", self._settings.node, error)
+                log.warning("node %s can't reach the database, and tries on: %s", self._settings.node, said(error))
                 self._node.draining.wait(pause(failures))
         else:
             return
@@ -171,7 +171,10 @@ class Presence:
             try:
                 self._node.statements.leave(self._link, self._settings.node, last)
             except Exception as error:
-                log.warning("node %s could not leave: %s", self._settings.node, error)
+                log.warning("node %s could not leave: %s", self._settings.node, said(error))
+        if not self._thread.is_alive():
+            self._hears.close()
+            self._waker.close()
 
     def _poke(self) -> None:
         try:
@@ -214,7 +217,7 @@ class Presence:
                 self._reconcile_at = 0.0  # a failover may have replaced the server
                 due = time.monotonic() + pause(failures, min(1.0, self._settings.heartbeat))
                 if not self._stopped:
-                    log.warning("a heartbeat of node %s failed, and is repeated: %s", self._settings.node, error)
+                    log.warning("a heartbeat of node %s failed, and is repeated: %s", self._settings.node, said(error))
 
     def _beat(self) -> bool:
         """Sends one heartbeat, or registers anew. True: the next one is due at once."""
@@ -266,7 +269,7 @@ class Presence:
                 if not is_transient(error):
                     raise
                 failures += 1
-                log.warning("node %s can't register, and tries on: %s", settings.node, error)
+                log.warning("node %s can't register, and tries on: %s", settings.node, said(error))
                 self._node.draining.wait(pause(failures))
                 continue
             if accepted:

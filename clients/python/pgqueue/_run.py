@@ -11,7 +11,7 @@ from typing import Any
 
 from ._context import AsyncContext, Context
 from ._ending import TimedOut, conclude, encoded_result, read_payload
-from ._errors import Aborted
+from ._errors import Aborted, said
 from ._lease import LeaseCalls
 from ._node import Held, Node, log
 from ._process import ProcessDied, Processes
@@ -164,6 +164,8 @@ class Runner:
 
             asyncio.run_coroutine_threadsafe(end(), loop)
             self._own_loop.join(1)
+            if not self._own_loop.is_alive():
+                loop.close()
 
     async def close_async(self) -> None:
         await self._transactions.close_async()
@@ -317,7 +319,7 @@ class Runner:
         if isinstance(error, ProcessDied) and attempt.phase == "running":
             unit.own_rows()
             if attempt.finish():
-                log.error("job %s of task %s: %s", attempt.id, unit.task.name, error)
+                log.error("job %s of task %s: %s", attempt.id, unit.task.name, said(error))
                 settler.crash(attempt.lease, str(error))
             return
         if error is None and not isinstance(value, BaseException):
@@ -334,7 +336,7 @@ class Runner:
             return
         if ended is None:
             if isinstance(error, Exception) and not isinstance(error, Aborted):
-                log.warning("job %s of task %s is given back: %s", attempt.id, unit.task.name, error)
+                log.warning("job %s of task %s is given back: %s", attempt.id, unit.task.name, said(error))
             unit.give_back(attempt)
         else:
             unit.end_other(ended)
@@ -365,9 +367,8 @@ class Runner:
             return now + TICK
         if now < attempt.due:
             return attempt.due
+        self._end(attempt, None, TimedOut())  # before the handler can end it by what the abort makes it raise
         attempt.abort("timeout")
-        log.warning("job %s of task %s was not done in time", attempt.id, unit.task.name)
-        self._end(attempt, None, TimedOut())
         return now + TICK
 
     def _check_ahead(self, now: float) -> None:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from ._errors import LOCKED, error_data, explained, is_of_row, is_transient, sql_state
+from ._errors import LOCKED, error_data, explained, is_of_row, is_transient, said, sql_state
 from ._json import json_text
 from ._node import Node, log
 from ._statements import Lease, Settlement
@@ -156,7 +156,7 @@ class Settler:
                     return
                 failures += 1
                 retry = pause(failures)
-                log.warning("a settlement of node %s failed, and is repeated: %s", self._node.settings.node, error)
+                log.warning("a settlement of node %s failed, and is repeated: %s", self._node.settings.node, said(error))
                 self._abandoned.wait(retry)
 
     def _step(self) -> None:
@@ -195,7 +195,7 @@ class Settler:
         except Exception as error:
             if is_transient(error):
                 raise
-            log.error("the database refused a statement about leases: %s", error)
+            log.error("the database refused a statement about leases: %s", said(error))
             return None
 
     def _part(self, unit: Unit, ids: list[str] | None) -> None:
@@ -232,7 +232,7 @@ class Settler:
                     unit.unanswered = True
                 raise
             if not is_transient(error):
-                log.error("the database refused a settlement; its jobs are settled one by one: %s", error)
+                log.error("the database refused a settlement; its jobs are settled one by one: %s", said(error))
             settled = set()
         with self._condition:
             for unit in units:
@@ -298,7 +298,7 @@ class Settler:
             self._batches.insert(1, (batch[half:], fallbacks))
             return
         one = batch[0]
-        log.error("the database refused the settlement of job %s: %s", one.settlement.lease.id, error)
+        log.error("the database refused the settlement of job %s: %s", one.settlement.lease.id, said(error))
         for number, instead in list(enumerate((_without_data, _as_failed, _as_dead)))[fallbacks:]:
             settlement = instead(one, error)
             if settlement is not None:
@@ -338,7 +338,7 @@ class Settler:
         try:
             self._statements.notify(self._link, channel, payload)
         except Exception as error:  # a lost hint costs one interval of polling
-            log.debug("a hint was not sent: %s", error)
+            log.debug("a hint was not sent: %s", said(error))
 
     @staticmethod
     def _tell(one: Ended, verdict: str | None) -> None:
@@ -347,7 +347,7 @@ class Settler:
             log.warning("job %s of task %s: its lease was lost, and its end here changes nothing", attempt.id, task)
             attempt.abort("lease_lost")
         elif one.error is not None:
-            log.warning("job %s of task %s: %s after %s", attempt.id, task, verdict, one.error)
+            log.warning("job %s of task %s: %s after %s", attempt.id, task, verdict, said(one.error))
 
 
 def _without_data(one: Ended, error: Exception) -> Settlement | None:

@@ -88,7 +88,7 @@ class Task:
     version: int
     min_version: int
     timeout_ms: float | None
-    retry: RetryPolicy
+    retry: RetryPolicy | None
     parse: Callable[[Json], Any] | None
     upcast: Callable[[Json, int], Json] | None
     process: bool
@@ -99,8 +99,8 @@ class Task:
         return self.handler(*args)
 
     def job(self, payload: Json, **options: Unpack[JobOptions]) -> Job:
-        """A job of this task, in its version, for ``enqueue_many`` and :class:`FanOut`."""
-        return job_of(self.name, payload, {"version": self.version, **options})
+        """A job of this task, in its version and with its retries, for ``enqueue_many`` and :class:`FanOut`."""
+        return job_of(self.name, payload, {"version": self.version, "retry": self.retry, **options})
 
     def described(self) -> dict[str, Any]:
         """The task as the schedulers and the SQL functions know it."""
@@ -121,8 +121,8 @@ def task(
 ) -> Callable[[Handler], Task]:
     """Makes a task of a function with the parameters ``payload``, or ``payload`` and ``ctx``; it may be async.
 
-    ``timeout``: of one attempt, default 5 minutes. ``retry``: for jobs without a policy of their own. ``parse``: turns
-    the payload into what the handler takes, such as ``Model.model_validate``; a ``ValueError``, ``TypeError`` or
+    ``timeout``: of one attempt, default 5 minutes. ``retry``: its delays are those of jobs without a policy of their own; its
+    limits go with jobs that are enqueued by the task, and not by its name alone. ``parse``: turns the payload into what the handler takes, such as ``Model.model_validate``; a ``ValueError``, ``TypeError`` or
     ``KeyError`` says that it does not fit, and the job is dead. ``version``, ``min_version``: payload versions that it
     takes; ``upcast(payload, version)`` makes older ones new. ``process``: runs the handler in processes of their own,
     whose death costs no other job; the handler must be a function of a module.
@@ -147,8 +147,7 @@ def task(
         if process and is_async:
             raise PgQueueError("configuration", f"task {name!r}: a handler in a process of its own can't be async")
         timeout_ms = None if timeout is None else max(1, math.ceil(checked_ms(timeout, "timeout")))
-        policy = retry or RetryPolicy()
-        return Task(name, handler, version, min_version, timeout_ms, policy, parse, upcast, process, parameters == 2, is_async)
+        return Task(name, handler, version, min_version, timeout_ms, retry, parse, upcast, process, parameters == 2, is_async)
 
     return made
 

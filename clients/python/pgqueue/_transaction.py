@@ -80,8 +80,7 @@ class Transaction:
 
     def __enter__(self) -> psycopg.Connection[Any]:
         self._calls.check_running()
-        if self._calls.attempt.unit.is_batch:
-            self._calls.attempt.unit.own_rows()
+        self._calls.attempt.unit.own_rows()
         self._connection = self._transactions.take()
         self._inner = self._connection.transaction()
         try:
@@ -122,8 +121,7 @@ class SettleIn:
 
     def __enter__(self) -> Callable[..., None]:
         self._calls.check_running()
-        if self._calls.attempt.unit.is_batch:
-            self._calls.attempt.unit.own_rows()
+        self._calls.attempt.unit.own_rows()
         return self._settle
 
     def _settle(self, connection: Any, result: Json = None) -> None:

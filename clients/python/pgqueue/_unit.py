@@ -187,6 +187,8 @@ class Unit:
         self._next = 0
         self._state = "whole" if self.is_batch else "apart"
         self._apart = threading.Event()
+        if not self.is_batch:
+            self._apart.set()
 
     @property
     def is_late(self) -> bool:

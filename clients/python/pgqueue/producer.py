@@ -12,7 +12,7 @@ import psycopg
 from psycopg import IsolationLevel
 
 from ._codec import Codec, Json, Place, opened_error
-from ._errors import PgQueueError, explained, is_transient, is_wrong_server
+from ._errors import PgQueueError, explained, is_transient, is_wrong_server, refuses_login
 from ._jobs import Enqueued, Job, JobOptions, job_of, rows_of, rows_text
 from ._json import Seconds, is_uuid, milliseconds, plain_array
 from ._link import (
@@ -26,6 +26,7 @@ from ._link import (
     own_conninfo,
     version_question,
 )
+from ._task import Task
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -85,7 +86,7 @@ class _Producing:
                 refused = explained(error)
                 if refused is not None:
                     raise refused from error
-                if not own or failures == _TRIES or not is_transient(error):
+                if not own or failures == _TRIES or not is_transient(error) or refuses_login(error):
                     raise
                 again = True  # the jobs may be there
                 yield pause(failures)
@@ -193,6 +194,10 @@ class _Producing:
             raise PgQueueError("configuration", "this producer has no database of its own: give conninfo, or conn with the call")
 
 
+def _job(task: str | Task, payload: Json, options: Any) -> Job:
+    return task.job(payload, **options) if isinstance(task, Task) else job_of(task, payload, options)
+
+
 def _gone(id: str, status: str | None) -> PgQueueError:
     if status is not None:
         why = f"job {id} has ended, and nothing tells how: its queue keeps no history, or it was erased"
@@ -210,9 +215,9 @@ class Producer(_Producing):
 
     _link: Link | None = None
 
-    def enqueue(self, task: str, payload: Json = _EMPTY, *, conn: Any = None, **options: Unpack[JobOptions]) -> Enqueued:
-        """Enqueues one job of a task, by its name; the options are those of :class:`Job`. Raises ``invalid_job``."""
-        return self._drive(self._enqueue_steps([job_of(task, payload, options)], conn))[0]
+    def enqueue(self, task: str | Task, payload: Json = _EMPTY, *, conn: Any = None, **options: Unpack[JobOptions]) -> Enqueued:
+        """Enqueues one job of a task, or of its name; the options are those of :class:`Job`. Raises ``invalid_job``."""
+        return self._drive(self._enqueue_steps([_job(task, payload, options)], conn))[0]
 
     def enqueue_many(self, jobs: Sequence[Job], *, conn: Any = None) -> list[Enqueued]:
         """Enqueues up to 50,000 jobs with one statement, all or none, in their order. Raises ``invalid_job``."""
@@ -272,9 +277,9 @@ class AsyncProducer(_Producing):
     _connection: psycopg.AsyncConnection[Any] | None = None
     _turn: asyncio.Lock | None = None
 
-    async def enqueue(self, task: str, payload: Json = _EMPTY, *, conn: Any = None, **options: Unpack[JobOptions]) -> Enqueued:
+    async def enqueue(self, task: str | Task, payload: Json = _EMPTY, *, conn: Any = None, **options: Unpack[JobOptions]) -> Enqueued:
         """See :meth:`Producer.enqueue`."""
-        return (await self._drive(self._enqueue_steps([job_of(task, payload, options)], conn)))[0]
+        return (await self._drive(self._enqueue_steps([_job(task, payload, options)], conn)))[0]
 
     async def enqueue_many(self, jobs: Sequence[Job], *, conn: Any = None) -> list[Enqueued]:
         """See :meth:`Producer.enqueue_many`."""

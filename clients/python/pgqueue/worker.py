@@ -145,7 +145,8 @@ class Worker:
             node.presence.stop()
             node.runner.close()
             for link in node.links:
-                link.abort()
+                if link.busy_since is not None:
+                    link.abort()
                 link.close()
         finally:
             self._stopped.set()

@@ -1,0 +1,191 @@
+"""Everything that needs no database."""
+from __future__ import annotations
+
+import base64
+import json
+import unittest
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+from pgqueue import Job, PgQueueError, Place, Producer, RetryPolicy, Task, Unique, Worker, blind, encrypted, task
+from pgqueue._ending import retry_delay
+from pgqueue._errors import error_data
+from pgqueue._jobs import rows_of, rows_text
+from pgqueue._json import make_id, result_text, text_array
+from pgqueue._statements import ClaimedRow
+from pgqueue._unit import Attempt, Unit
+
+URL = "postgres://nobody@127.0.0.1:1/none"
+
+
+def refused(code: str, work, *parts: str) -> None:
+    """Checks that a call raises that code, and names all of these problems."""
+    try:
+        work()
+    except PgQueueError as error:
+        assert error.code == code, error
+        for part in parts:
+            assert part in str(error), f"{part!r} is not in {error}"
+        return
+    raise AssertionError(f"it should raise {code}")
+
+
+@task("plain")
+def plain(payload):
+    return payload
+
+
+class Jobs(unittest.TestCase):
+    def test_a_job_with_many_faults_names_them_all(self) -> None:
+        job = Job(
+            "", float("nan"), version=0, id="x", queue="q" * 101, key="k\0", priority=2**31, attributes={"a": []},
+            run_after=datetime.now(), delay=-1, expires_at="soon", timeout=0, retry=RetryPolicy(max_tries=0, jitter=2),
+            unique_key=Unique("", "other", 0), trace={"traceparent": "x"},
+        )  # fmt: skip
+        names = "task version id queue key priority attributes run_after delay expires_at timeout max_tries jitter unique_key"
+        refused("invalid_job", lambda: rows_of([job], None), *names.split(), "trace", "payload")
+
+    def test_payloads_that_the_database_or_a_worker_would_refuse(self) -> None:
+        deep: list = []
+        for _ in range(501):
+            deep = [deep]
+        for payload, part in (
+            ("a\0b", "NUL"),
+            ("\ud800", "surrogates"),
+            ({"__proto__": 1}, "__proto__"),
+            ({"constructor": {"prototype": 1}}, "prototype"),
+            (deep, "500 levels"),
+            ({1, 2}, "JSON"),
+            ("x" * 262_143, "262145 bytes"),
+        ):
+            refused("invalid_job", lambda payload=payload: rows_of([Job("t", payload)], None), "payload", part)
+
+    def test_a_backslash_before_u0000_is_no_nul(self) -> None:
+        self.assertEqual(json.loads(rows_of([Job("t", "\\u0000")], None)[0]["payload"]), "\\u0000")
+
+    def test_the_jobs_of_a_batch_are_named_by_their_index(self) -> None:
+        refused("invalid_job", lambda: rows_of([Job("t"), Job("")], None), "jobs[1]")
+        refused("invalid_job", lambda: rows_of([{"task": "t"}], None), "pgqueue.Job")
+        refused("invalid_job", lambda: rows_of([Job("t")] * 50_001, None), "50001 jobs")
+
+    def test_rows_hold_what_the_sql_functions_read(self) -> None:
+        at = datetime(2026, 11, 2, tzinfo=timezone.utc)
+        job = Job("t", {"ä": [1.5, None]}, delay=timedelta(seconds=0.0001), timeout=2, unique_key="u", expires_at=at)
+        [row] = json.loads(rows_text(rows_of([job], None)))
+        self.assertEqual(row["payload"], {"ä": [1.5, None]})
+        self.assertEqual((row["delay_ms"], row["timeout_ms"], row["mode"]), (1, 2_000, "keep"))
+        self.assertEqual(row["expires_at"], "2026-11-02T00:00:00+00:00")
+
+    def test_ids_are_uuids_of_version_7_and_in_order_of_time(self) -> None:
+        ids = [make_id() for _ in range(100)]
+        self.assertEqual({(id[14], id[19] in "89ab") for id in ids}, {("7", True)})
+        self.assertEqual(sorted(id[:13] for id in ids), [id[:13] for id in ids])
+
+    def test_an_option_that_does_not_exist(self) -> None:
+        refused("invalid_job", lambda: Producer(URL).enqueue("t", prio=1), "prio")
+
+
+class Options(unittest.TestCase):
+    def test_a_worker_with_many_faults_names_them_all(self) -> None:
+        refused(
+            "configuration",
+            lambda: Worker(URL, [plain, plain, len], concurrency=0, pool="", heartbeat=0.01, lost_after=0.01, drain=-1),  # type: ignore[list-item]
+            *"decorator concurrency pool heartbeat lost_after drain".split(),
+            "more than one handler",
+        )
+        refused("configuration", lambda: Worker(URL, []), "tasks is empty")
+
+    def test_names_of_schemas(self) -> None:
+        for name in ("public", "pg_x", "select", "A", "a-b", "", "a" * 42):
+            refused("configuration", lambda name=name: Producer(URL, schema=name), "schema")
+
+    def test_connection_strings(self) -> None:
+        refused("configuration", lambda: Producer("postgres://[bad"), "connection string")
+        refused("configuration", lambda: Producer().enqueue("t"), "conninfo, or conn")
+        refused("configuration", lambda: Producer().enqueue("t", conn=object()), "psycopg", "builtins.object")
+
+    def test_tasks(self) -> None:
+        refused("configuration", lambda: task("", version=0, timeout=0, retry=RetryPolicy(base=-1)), "name", "version", "timeout", "base")
+        refused("configuration", lambda: task("t")(lambda: 0), "payload and ctx")
+        refused("configuration", lambda: task("t", process=True)(_nothing), "async")
+        self.assertEqual(plain(3), 3)
+        self.assertEqual(plain.job({"a": 1}, key="k").key, "k")
+
+
+async def _nothing(payload):
+    pass
+
+
+class Values(unittest.TestCase):
+    def test_results_lose_what_postgresql_can_not_store(self) -> None:
+        self.assertEqual(result_text({"a\0": ["b\0", 1]}), ('{"a":["b",1]}', None))
+        self.assertEqual(result_text("\ud800x"), ('"?x"', None))
+        for value in ({1, 2}, float("inf"), "x" * 1_048_577):
+            text, problem = result_text(value)
+            self.assertIn("pgqueue_error", json.loads(text or ""))
+            self.assertIn("can't be stored", problem or "")
+
+    def test_arrays_are_quoted(self) -> None:
+        self.assertEqual(text_array(['a"b\\', None, "NULL"]), '{"a\\"b\\\\",NULL,"NULL"}')
+
+    def test_errors_carry_their_causes(self) -> None:
+        try:
+            try:
+                raise KeyError("inner\0")
+            except KeyError as error:
+                raise RuntimeError("outer") from error
+        except RuntimeError as error:
+            data = error_data(error)
+        self.assertEqual((data["name"], data["message"], data["cause"]["name"]), ("RuntimeError", "outer", "KeyError"))
+        self.assertIn("test_errors_carry_their_causes", data["stack"])
+        self.assertNotIn("\0", json.dumps(data))
+
+    def test_delays_grow_as_the_policy_says(self) -> None:
+        def delay(tries: int, retry: object, **policy: object) -> float:
+            made = Task("t", plain, 1, 1, None, RetryPolicy(jitter=0, **policy), None, None, False, False, False)  # type: ignore[arg-type]
+            job = ["id", "q", "t", None, None, None, {}, 1, tries, 20, None, retry, None, 0, None, None]
+            return retry_delay(Attempt(Unit(None, made, "token", ClaimedRow(1, 1, 1_000, [job]), 0), job, 0))  # type: ignore[arg-type]
+
+        self.assertEqual([delay(n, None) for n in range(3)], [1_000, 2_000, 4_000])
+        self.assertEqual(delay(60, None), 3_600_000)
+        self.assertEqual(delay(4, None, backoff="linear", base=2), 10_000)
+        self.assertEqual(delay(4, {"kind": "fixed", "baseMs": 5, "jitter": 0}), 5)
+        self.assertEqual(delay(0, {"baseMs": "x", "factor": None, "jitter": 0}), 1_000)
+
+
+class Encryption(unittest.TestCase):
+    vectors = json.loads((Path(__file__).parents[3] / "docs/encryption-vectors.json").read_text())
+
+    def codec(self, **options: object):
+        return encrypted([(key["id"], key["key"]) for key in self.vectors["keys"]], **{"plain": "refuse", **options})
+
+    def test_the_vectors_of_the_typescript_packages_are_read(self) -> None:
+        for one in self.vectors["vectors"]:
+            place = Place(one["id"], one["field"], one["name"])
+            self.assertEqual(self.codec().decode(one["stored"], place), one["value"])
+            self.assertEqual(self.codec().decode(json.loads(self.codec().encode(one["text"], place)), place), one["value"])
+
+    def test_values_that_were_changed_or_moved_are_refused(self) -> None:
+        for one in self.vectors["refused"]:
+            refused(one["code"], lambda one=one: self.codec().decode(one["stored"], Place(one["id"], one["field"], one["name"])))
+
+    def test_plain_values(self) -> None:
+        place = Place(make_id(), "payload", "t")
+        self.assertEqual(self.codec(plain="accept").decode({"a": 1}, place), {"a": 1})
+        refused("undecodable", lambda: self.codec().decode({"a": 1}, place), "not encrypted")
+
+    def test_blind_texts(self) -> None:
+        for one in self.vectors["blind"]:
+            self.assertEqual(blind(one["value"], one["key"]), one["text"])
+
+    def test_wrong_options_are_named_without_a_key(self) -> None:
+        secret = base64.b64encode(b"s" * 31).decode()
+        with self.assertRaises(PgQueueError) as caught:
+            encrypted([("", secret), ("a", b"k" * 32), ("a", b"k" * 32)], plain="maybe")  # type: ignore[arg-type]
+        for part in ("keys[0]", "twice", "plain"):
+            self.assertIn(part, str(caught.exception))
+        self.assertNotIn(secret, str(caught.exception))
+
+
+if __name__ == "__main__":
+    unittest.main()

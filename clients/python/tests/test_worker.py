@@ -1,0 +1,638 @@
+"""Workers, with the rights of pgqueue_worker: outcomes, contexts, transactions, processes, stopping."""
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import unittest
+from pathlib import Path
+
+import psycopg
+from pgqueue import (
+    Aborted,
+    Cancelled,
+    FanOut,
+    GiveUp,
+    Job,
+    PgQueueError,
+    Retry,
+    RetryPolicy,
+    Snooze,
+    Worker,
+    encrypted,
+    task,
+)
+
+from .support import ADMIN, WORKER, DatabaseTest, sql, status, until
+from .test_producer import django_connection
+
+AT_ONCE = RetryPolicy(base=0, jitter=0)
+
+
+def history(id: str) -> tuple:
+    return sql("select outcome, result, tries, errors from pgqueue.history where id = %s", id)[0]
+
+
+def errors(id: str) -> list[dict]:
+    return sql("select coalesce((select errors from pgqueue.queue where id = %s), (select errors from pgqueue.dead_letter where id = %s))", id, id)[0][0]
+
+
+class Outcomes(DatabaseTest):
+    def test_a_result_and_none(self) -> None:
+        @task("give")
+        def give(payload):
+            return payload.get("result")
+
+        @task("give-async")
+        async def give_async(payload, ctx):
+            await asyncio.sleep(0)
+            return [ctx.id, ctx.key, ctx.queue, ctx.attempt, ctx.priority, dict(ctx.attributes), ctx.task]
+
+        self.worker(give, give_async)
+        made = self.producer.enqueue("give", {"result": {"a": "ü\n"}})
+        self.assertEqual(self.producer.result(made), {"a": "ü\n"})
+        none = self.producer.enqueue("give", {})
+        self.assertIsNone(self.producer.result(none))
+        self.assertEqual(history(none.id)[1], None)
+        made = self.producer.enqueue("give-async", key="k", priority=2, attributes={"x": 1})
+        self.assertEqual(self.producer.result(made), [made.id, "k", "default", 1, 2, {"x": 1}, "give-async"])
+
+    def test_errors_are_retried_and_kept(self) -> None:
+        @task("fails", retry=AT_ONCE)
+        def fails(payload, ctx):
+            if ctx.tries < 2:
+                raise ValueError(f"no {ctx.tries}") from KeyError("cause")
+            return ctx.attempt
+
+        @task("fails-async", retry=AT_ONCE)
+        async def fails_async(payload, ctx):
+            if ctx.tries < 2:
+                raise ValueError(f"no {ctx.tries}")
+            return ctx.attempt
+
+        self.worker(fails, fails_async)
+        for name in ("fails", "fails-async"):
+            made = self.producer.enqueue(name)
+            self.assertEqual(self.producer.result(made, timeout=60), 3)
+            outcome, _, tries, kept = history(made.id)
+            self.assertEqual((outcome, tries, [one["message"] for one in kept]), ("done", 2, ["no 0", "no 1"]))
+            self.assertEqual(kept[0]["name"], "ValueError")
+            self.assertIn("in fails", kept[0]["stack"])
+
+    def test_outcomes_returned_and_raised(self) -> None:
+        @task("ends")
+        def ends(payload, ctx):
+            kind = payload["kind"]
+            outcome = {
+                "give_up": lambda: GiveUp(RuntimeError("useless")),
+                "cancelled": Cancelled,
+                "snooze": lambda: Snooze(3600),
+                "retry": lambda: Retry(3600, "later"),
+                "exit": lambda: SystemExit(3),
+            }[kind]()
+            if payload.get("raises"):
+                raise outcome
+            return outcome
+
+        self.worker(ends)
+        for raises in (False, True):
+            made = {kind: self.producer.enqueue("ends", {"kind": kind, "raises": raises}).id for kind in ("give_up", "cancelled", "snooze", "retry", "exit")}
+            until("the dead one", lambda: status(made["give_up"]) == "dead")
+            self.assertEqual(errors(made["give_up"])[0]["message"], "useless")
+            until("the cancelled one", lambda: status(made["cancelled"]) == "cancelled")
+            until("the snoozed one", lambda: status(made["snooze"]) == "delayed")
+            self.assertEqual(sql("select tries, last_token is not null from pgqueue.queue where id = %s", made["snooze"]), [(0, True)])
+            until("the retried one", lambda: status(made["retry"]) == "delayed")
+            [(tries, seconds)] = sql("select tries, extract(epoch from run_after - now())::float8 from pgqueue.queue where id = %s", made["retry"])
+            self.assertEqual(tries, 1)
+            self.assertGreater(seconds, 3_000)
+            until("the one that exits", lambda: (errors(made["exit"]) or [{}])[0].get("name") == "SystemExit")
+
+    def test_payloads_are_parsed_and_upcast(self) -> None:
+        def parse(payload):
+            if not isinstance(payload["n"], int):
+                raise ValueError(f"n is {payload['n']!r}")
+            return payload["n"]
+
+        @task("parsed", version=3, parse=parse, upcast=lambda payload, version: {"n": payload["old"]} if version == 2 else payload, min_version=2)
+        def parsed(n):
+            return n + 1
+
+        self.worker(parsed)
+        self.assertEqual(self.producer.result(self.producer.enqueue("parsed", {"n": 1}, version=3)), 2)
+        self.assertEqual(self.producer.result(self.producer.enqueue("parsed", {"old": 4}, version=2)), 5)
+        unknown = [self.producer.enqueue("parsed", {"n": 1}, version=version).id for version in (1, 4)]
+        for payload in ({"n": "x"}, {}, None):
+            made = self.producer.enqueue("parsed", payload, version=3)
+            until("it to be dead", lambda: status(made.id) == "dead")
+            [error] = errors(made.id)
+            self.assertEqual(error["kind"], "invalid")
+            self.assertIn("does not fit", error["message"])
+        self.assertEqual({status(id) for id in unknown} & {"running", "done", "dead"}, set())
+
+    def test_results_that_can_not_be_stored(self) -> None:
+        @task("unstorable")
+        def unstorable(payload):
+            return {"set": {1}, "deep": None, "long": "x" * 1_100_000}[payload] if payload != "deep" else _deep()
+
+        def _deep():
+            deep = []
+            for _ in range(600):
+                deep = [deep]
+            return deep
+
+        self.worker(unstorable)
+        for payload in ("set", "long", "deep"):
+            made = self.producer.enqueue("unstorable", payload)
+            with self.assertRaises(PgQueueError) as caught:
+                self.producer.result(made, timeout=60)
+            self.assertEqual(caught.exception.code, "result_lost", payload)
+
+    def test_fan_out(self) -> None:
+        @task("child")
+        def child(payload, ctx):
+            return ctx.key
+
+        @task("parent", retry=RetryPolicy(max_tries=1))
+        def parent(payload, ctx):
+            return FanOut([child.job({"n": n}, unique_key=payload.get("unique")) for n in range(3)], {"children": 3})
+
+        self.worker(child, parent)
+        made = self.producer.enqueue(parent, {}, key="acme")
+        self.assertEqual(self.producer.result(made), {"children": 3})
+        until("the children", lambda: sql("select count(*) from pgqueue.history where task = 'child' and result = '\"acme\"'") == [(3,)])
+        wrong = self.producer.enqueue(parent, {"unique": "u"})
+        until("it to be dead", lambda: status(wrong.id) == "dead")
+        self.assertIn("unique_key", errors(wrong.id)[0]["message"])
+
+    def test_a_batch_whose_jobs_end_in_every_way(self) -> None:
+        @task("mixed", retry=RetryPolicy(max_tries=1))
+        def mixed(payload, ctx):
+            n = payload["n"]
+            if n % 50 == 7:
+                raise ValueError("seven")
+            if n % 50 == 9:
+                ctx.progress(n)
+            return n if n % 2 else None
+
+        @task("mixed-async", retry=RetryPolicy(max_tries=1))
+        async def mixed_async(payload):
+            if payload["n"] % 50 == 7:
+                raise ValueError("seven")
+            return payload["n"]
+
+        self.worker(mixed, mixed_async, concurrency=3)
+        for handler in (mixed, mixed_async):
+            name = handler.name
+            self.producer.enqueue_many([handler.job({"n": n}) for n in range(2_000)])
+            until("all to end", lambda: sql("select count(*) from pgqueue.queue where task = %s", name) == [(0,)])
+            done = sql("select payload -> 'n', result from pgqueue.history where task = %s and outcome = 'done'", name)
+            self.assertEqual(sorted(n for n, _ in done), [n for n in range(2_000) if n % 50 != 7])
+            self.assertTrue(all(result == (n if name == "mixed-async" or n % 2 else None) for n, result in done))
+            self.assertEqual(sql("select count(*), max(tries) from pgqueue.dead_letter where task = %s", name), [(40, 1)])
+        self.assertEqual(sql("select count(*) from pgqueue.work_queue where lock_key is not null"), [(0,)])
+
+
+class Contexts(DatabaseTest):
+    def test_extend_progress_and_checkpoint(self) -> None:
+        gate = threading.Event()
+
+        @task("long", timeout=1, retry=AT_ONCE)
+        def long(payload, ctx):
+            if ctx.saved is not None:
+                return ctx.saved
+            ctx.extend(60)
+            ctx.progress({"half": True})
+            ctx.checkpoint({"at": 3})
+            gate.wait(60)
+            raise RuntimeError("again")
+
+        @task("long-async", timeout=1, retry=AT_ONCE)
+        async def long_async(payload, ctx):
+            if ctx.saved is not None:
+                return ctx.saved
+            await ctx.extend(60)
+            await ctx.progress({"half": True})
+            await ctx.checkpoint({"at": 3})
+            while not gate.is_set():
+                await asyncio.sleep(0.02)
+            raise RuntimeError("again")
+
+        self.worker(long, long_async)
+        made = [self.producer.enqueue(name) for name in ("long", "long-async")]
+        for one in made:
+            until("its progress", lambda: sql("select progress from pgqueue.job where id = %s", one.id) == [({"half": True},)])
+        time.sleep(1.2)  # past its timeout
+        self.assertEqual({status(one.id) for one in made}, {"running"})
+        gate.set()
+        for one in made:
+            self.assertEqual(self.producer.result(one, timeout=60), {"at": 3})
+            self.assertEqual(history(one.id)[2], 1)
+
+    def test_a_job_that_is_not_done_in_time_is_retried(self) -> None:
+        seen = []
+
+        @task("slow", timeout=0.4, retry=AT_ONCE)
+        def slow(payload, ctx):
+            if ctx.tries == 0:
+                seen.append(ctx.wait(60))
+                ctx.check()
+            return ctx.tries
+
+        @task("slow-async", timeout=0.4, retry=AT_ONCE)
+        async def slow_async(payload, ctx):
+            if ctx.tries == 0:
+                try:
+                    await asyncio.sleep(60)
+                except asyncio.CancelledError:
+                    seen.append(ctx.aborted)
+                    raise
+            return ctx.tries
+
+        self.worker(slow, slow_async)
+        for name in ("slow", "slow-async"):
+            made = self.producer.enqueue(name)
+            self.assertEqual(self.producer.result(made, timeout=60), 1)
+            [error] = history(made.id)[3]
+            self.assertEqual((error["kind"], error["name"]), ("timeout", "TimeoutError"))
+        self.assertEqual(seen, [True, "timeout"])
+
+    def test_a_running_job_is_cancelled(self) -> None:
+        @task("cancel")
+        def cancel(payload, ctx):
+            ctx.wait(60)
+            ctx.check()
+
+        @task("cancel-async")
+        async def cancel_async(payload, ctx):
+            await asyncio.sleep(60)
+
+        self.worker(cancel, cancel_async)
+        for name in ("cancel", "cancel-async"):
+            made = self.producer.enqueue(name)
+            until("it to run", lambda: status(made.id) == "running")
+            sql("select pgqueue.cancel(array[%s::uuid])", made.id)
+            until("it to be cancelled", lambda: status(made.id) == "cancelled")
+
+    def test_a_reset_node_drops_its_jobs_and_goes_on(self) -> None:
+        seen, gate = [], threading.Event()
+
+        @task("reset")
+        def reset(payload, ctx):
+            if ctx.attempt == 1:
+                ctx.wait(60)
+                seen.append(ctx.aborted)
+                try:
+                    ctx.extend(5)
+                except Aborted as error:
+                    seen.append(error.reason)
+                gate.set()
+                return "stale"
+            gate.wait(60)
+            return "fresh"
+
+        worker = self.worker(reset)
+        made = self.producer.enqueue("reset")
+        until("it to run", lambda: status(made.id) == "running")
+        sql("select pgqueue.reset_node(%s)", worker.node)
+        self.assertEqual(self.producer.result(made, timeout=60), "fresh")
+        self.assertEqual(seen, ["lease_lost", "lease_lost"])
+
+    def test_a_node_without_a_database_aborts_its_jobs_before_others_take_them(self) -> None:
+        seen = []
+
+        @task("fenced")
+        def fenced(payload, ctx):
+            began = time.monotonic()
+            ctx.wait(60)
+            seen.append((ctx.aborted, time.monotonic() - began))
+            ctx.check()
+
+        worker = self.worker(fenced, lost_after=2)
+        made = self.producer.enqueue("fenced")
+        until("it to run", lambda: status(made.id) == "running")
+        heartbeat = worker._node.presence._link
+        with heartbeat._lock:  # none goes out
+            until("its handler to stop", lambda: seen)
+        self.assertEqual(seen[0][0], "node_silent")
+        self.assertLess(seen[0][1], 60)
+        until("it to run again", lambda: status(made.id) == "running")
+        self.assertEqual(sql("select tries, crashes from pgqueue.queue where id = %s", made.id), [(0, 0)])
+
+    def test_jobs_are_added_at_once(self) -> None:
+        @task("adds", retry=RetryPolicy(max_tries=1))
+        def adds(payload, ctx):
+            ctx.add_jobs([Job("added", {"n": n}, delay=3600) for n in range(2)])
+            raise RuntimeError("they stay")
+
+        @task("adds-async", retry=RetryPolicy(max_tries=1))
+        async def adds_async(payload, ctx):
+            await ctx.add_jobs([Job("added", {"n": n}, delay=3600) for n in range(2)])
+            with_no_flow = await ctx.needs()
+            raise RuntimeError(f"needs {len(with_no_flow)}")
+
+        self.worker(adds, adds_async)
+        for handler in (adds, adds_async):
+            made = self.producer.enqueue(handler)
+            until("it to be dead", lambda: status(made.id) == "dead")
+        self.assertEqual(sql("select count(*) from pgqueue.queue where task = 'added'"), [(4,)])
+
+    def test_a_missing_key_leaves_a_job_waiting_and_a_changed_value_kills_it(self) -> None:
+        @task("locked")
+        def locked(payload):
+            return payload
+
+        old, new = ("old", b"o" * 32), ("new", b"n" * 32)
+        self.worker(locked, codec=encrypted([new], plain="refuse"))
+        from pgqueue import Producer
+
+        with Producer(ADMIN, codec=encrypted([old], plain="refuse")) as producer:
+            waits = producer.enqueue("locked", {"a": 1})
+        plain = self.producer.enqueue("locked", {"a": 1})
+        until("it to wait", lambda: status(waits.id) == "delayed")
+        self.assertEqual(sql("select tries, crashes from pgqueue.queue where id = %s", waits.id), [(0, 0)])
+        until("it to be dead", lambda: status(plain.id) == "dead")
+        self.assertIn("not encrypted", errors(plain.id)[0]["message"])
+
+
+class Transactions(DatabaseTest):
+    """The handler's writes and the end of the job commit together, or not at all."""
+
+    def check(self, queue: str, handler) -> None:
+        """``handler(ctx, n)`` writes n under the queue's name, and fails after that if it is odd and tried first."""
+        self.worker(task(queue, retry=AT_ONCE)(handler))
+        made = [self.producer.enqueue(queue, {"n": n}) for n in range(4)]
+        results = [self.producer.result(one, timeout=60) for one in made]
+        self.assertEqual(results, [{"n": n} for n in range(4)])
+        self.assertEqual(sorted(sql("select n from app.written where queue = %s", queue)), [(n,) for n in range(4)])
+        self.assertEqual([history(one.id)[2] for one in made], [0, 1, 0, 1])
+
+    def test_of_pgqueue(self) -> None:
+        def handler(payload, ctx):
+            transaction = ctx.transaction()
+            with transaction as connection:
+                connection.execute("insert into app.written (queue, n) values ('own', %s)", [payload["n"]])
+                transaction.result = payload
+                if payload["n"] % 2 and ctx.tries == 0:
+                    raise ValueError("odd")
+
+        self.check("own", handler)
+
+    def test_of_pgqueue_asynchronously(self) -> None:
+        async def handler(payload, ctx):
+            async with ctx.transaction(payload) as connection:
+                await connection.execute("insert into app.written (queue, n) values ('own-async', %s)", [payload["n"]])
+                if payload["n"] % 2 and ctx.tries == 0:
+                    raise ValueError("odd")
+
+        self.check("own-async", handler)
+
+    def test_of_psycopg(self) -> None:
+        def handler(payload, ctx):
+            with ctx.settle_in() as settle, psycopg.connect(WORKER) as connection:
+                connection.execute("insert into app.written (queue, n) values ('psycopg-own', %s)", [payload["n"]])
+                settle(connection, payload)
+                if payload["n"] % 2 and ctx.tries == 0:
+                    raise ValueError("odd")
+
+        self.check("psycopg-own", handler)
+
+    def test_of_psycopg_asynchronously(self) -> None:
+        async def handler(payload, ctx):
+            async with ctx.settle_in() as settle:
+                async with await psycopg.AsyncConnection.connect(WORKER) as connection:
+                    await connection.execute("insert into app.written (queue, n) values ('psycopg-async', %s)", [payload["n"]])
+                    await settle(connection, payload)
+                    if payload["n"] % 2 and ctx.tries == 0:
+                        raise ValueError("odd")
+
+        self.check("psycopg-async", handler)
+
+    def test_of_sqlalchemy(self) -> None:
+        from sqlalchemy import create_engine, text
+        from sqlalchemy.orm import Session
+
+        engine = create_engine(WORKER.replace("postgres://", "postgresql+psycopg2://"), future=True)
+        self.addCleanup(engine.dispose)
+
+        def handler(payload, ctx):
+            with ctx.settle_in() as settle, Session(engine) as session, session.begin():
+                session.execute(text("insert into app.written (queue, n) values ('alchemy-own', :n)"), payload)
+                settle(session, payload)
+                if payload["n"] % 2 and ctx.tries == 0:
+                    raise ValueError("odd")
+
+        self.check("alchemy-own", handler)
+
+    def test_of_django(self) -> None:
+        django_connection()
+        from django.db import connections, transaction
+
+        def handler(payload, ctx):
+            connection = connections["worker"]
+            with ctx.settle_in() as settle, transaction.atomic("worker"):
+                with connection.cursor() as cursor:
+                    cursor.execute("insert into app.written (queue, n) values ('django-own', %s)", [payload["n"]])
+                settle(connection, payload)
+                if payload["n"] % 2 and ctx.tries == 0:
+                    raise ValueError("odd")
+
+        self.check("django-own", handler)
+
+    def test_without_settling_the_job_is_not_done(self) -> None:
+        @task("unsettled", retry=RetryPolicy(max_tries=1))
+        def unsettled(payload, ctx):
+            if payload == "settle":
+                with ctx.settle_in():
+                    pass
+            if payload == "commit":
+                with ctx.transaction() as connection:
+                    connection.execute("commit")
+            if payload == "twice":
+                with ctx.transaction():
+                    pass
+                with ctx.transaction():
+                    pass
+
+        self.worker(unsettled)
+        for payload, part in (("settle", "settle was not called"), ("commit", "ends its transaction itself")):
+            made = self.producer.enqueue(unsettled, payload)
+            until("it to be dead", lambda: status(made.id) == "dead")
+            self.assertIn(part, errors(made.id)[0]["message"])
+        self.assertIsNone(self.producer.result(self.producer.enqueue(unsettled, "twice"), timeout=60))
+
+    def test_a_commit_whose_fate_is_unknown_is_asked_for(self) -> None:
+        @task("unsure", retry=AT_ONCE)
+        def unsure(payload, ctx):
+            with ctx.settle_in() as settle:
+                connection = psycopg.connect(WORKER)
+                connection.execute("insert into app.written (queue, n) values ('unsure', %s)", [ctx.attempt])
+                settle(connection, ctx.attempt)
+                if payload == "committed" or ctx.attempt == 2:
+                    connection.commit()
+                connection.close()
+                if payload == "committed" or ctx.attempt == 1:
+                    raise psycopg.OperationalError("the reply was lost")
+
+        self.worker(unsure)
+        self.assertEqual(self.producer.result(self.producer.enqueue("unsure", "committed"), timeout=60), 1)
+        self.assertEqual(self.producer.result(self.producer.enqueue("unsure", "not"), timeout=60), 2)
+        self.assertEqual(sorted(sql("select n from app.written where queue = 'unsure'")), [(1,), (2,)])
+
+
+@task("square", process=True)
+def square(payload, ctx):
+    ctx.checkpoint({"n": payload})
+    ctx.progress("half")
+    return {"square": payload * payload, "pid": os.getpid(), "key": ctx.key}
+
+
+@task("ends-there", process=True, retry=AT_ONCE)
+def ends_there(payload, ctx):
+    if payload == "fails" and ctx.tries == 0:
+        raise ValueError("in there")
+    if payload == "retries" and ctx.tries == 0:
+        return Retry(0)
+    if payload == "dies" and ctx.attempt == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return [ctx.tries, ctx.attempt]
+
+
+@task("hangs-there", process=True, timeout=3, retry=AT_ONCE)
+def hangs_there(payload, ctx):
+    if ctx.tries == 0:
+        time.sleep(600)
+    ctx.extend(600)
+    return "went on"
+
+
+class Processes(DatabaseTest):
+    def test_handlers_run_in_other_processes(self) -> None:
+        self.worker(square)
+        found = [self.producer.result(self.producer.enqueue("square", n, key="k"), timeout=60) for n in (3, 4)]
+        self.assertEqual([one["square"] for one in found], [9, 16])
+        self.assertNotIn(os.getpid(), [one["pid"] for one in found])
+        self.assertEqual(len({one["pid"] for one in found}), 1)  # kept for the next job
+
+    def test_a_handler_that_hangs_is_killed(self) -> None:
+        self.worker(hangs_there)
+        made = self.producer.enqueue("hangs-there")
+        self.assertEqual(self.producer.result(made, timeout=120), "went on")
+        self.assertIn("timeout", {one["kind"] for one in history(made.id)[3]})
+
+    def test_errors_outcomes_and_deaths(self) -> None:
+        self.worker(ends_there)
+        made = {kind: self.producer.enqueue("ends-there", kind) for kind in ("fails", "retries", "dies")}
+        results = {kind: self.producer.result(one, timeout=60) for kind, one in made.items()}
+        self.assertEqual(results, {"fails": [1, 2], "retries": [1, 2], "dies": [0, 2]})
+        self.assertIn("in ends_there", history(made["fails"].id)[3][0]["stack"])
+        [crash] = history(made["dies"].id)[3]
+        self.assertEqual(crash["kind"], "crash")
+
+
+SCRIPT = """
+import os, sys, time
+from pgqueue import Worker, task
+
+@task("script")
+def script(payload, ctx):
+    print("started", flush=True)
+    stopped = ctx.wait(payload["seconds"])
+    print("stopped" if stopped else "ended", flush=True)
+    ctx.check()
+
+Worker(os.environ["PGQUEUE_TEST_WORKER_URL"], [script], drain=float(sys.argv[1])).run()
+"""
+
+
+class Stopping(DatabaseTest):
+    def script(self, drain: float) -> subprocess.Popen[str]:
+        environment = {**os.environ, "PGQUEUE_TEST_WORKER_URL": WORKER, "PYTHONPATH": str(Path(__file__).parents[1])}
+        running = subprocess.Popen([sys.executable, "-c", SCRIPT, str(drain)], env=environment, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(running.stdout.close)
+        self.addCleanup(running.wait)
+        self.addCleanup(running.kill)
+        return running
+
+    def test_sigterm_lets_handlers_end(self) -> None:
+        running = self.script(60)
+        made = self.producer.enqueue("script", {"seconds": 1})
+        self.assertEqual(running.stdout.readline(), "started\n")
+        later = self.producer.enqueue("script", {"seconds": 0})
+        running.terminate()
+        self.assertIn("ended\n", running.stdout.read())
+        self.assertEqual(running.wait(60), 0)
+        self.assertEqual(status(made.id), "done")
+        sql("delete from pgqueue.queue where id = %s", later.id)
+
+    def test_after_its_drain_time_jobs_are_given_back_uncounted(self) -> None:
+        running = self.script(0.2)
+        made = self.producer.enqueue("script", {"seconds": 600})
+        self.assertEqual(running.stdout.readline(), "started\n")
+        running.terminate()
+        self.assertEqual((running.stdout.read(), running.wait(60)), ("stopped\n", 0))
+        self.assertIn(status(made.id), ("ready", "pending"))
+        self.assertEqual(sql("select tries, crashes, last_token from pgqueue.queue where id = %s", made.id), [(0, 0, None)])
+        sql("delete from pgqueue.queue where id = %s", made.id)
+        self.assertEqual(sql("select count(*) from pgqueue.node where state = 'alive'"), [(0,)])
+
+    def test_a_handler_that_does_not_stop_loses_its_job(self) -> None:
+        gate = threading.Event()
+        self.addCleanup(gate.set)
+
+        @task("stubborn")
+        def stubborn(payload):
+            gate.wait(600)
+
+        worker = self.worker(stubborn)
+        made = self.producer.enqueue("stubborn")
+        until("it to run", lambda: status(made.id) == "running")
+        worker.stop(drain=0)
+        self.assertIn(status(made.id), ("ready", "pending"))
+
+    def test_in_an_event_loop(self) -> None:
+        loops = []
+
+        @task("served")
+        async def served(payload):
+            loops.append(asyncio.get_running_loop())
+            return payload
+
+        async def run() -> None:
+            worker = Worker(WORKER, [served])
+            serving = asyncio.create_task(worker.serve())
+            made = self.producer.enqueue("served", 5)
+            self.assertEqual(await asyncio.to_thread(self.producer.result, made), 5)
+            self.assertEqual(loops, [asyncio.get_running_loop()])
+            serving.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await serving
+            self.assertEqual(sql("select state from pgqueue.node where id = %s", worker.node), [("left",)])
+
+        asyncio.run(run())
+
+    def test_a_node_id_that_is_taken(self) -> None:
+        @task("any")
+        def any_task(payload):
+            pass
+
+        self.worker(any_task, node="twin", heartbeat=0.1)
+        with self.assertRaises(PgQueueError) as caught:
+            self.worker(any_task, node="twin", heartbeat=0.1)
+        self.assertEqual(caught.exception.code, "node_id_in_use")
+
+    def test_a_wrong_login_is_refused_at_the_start(self) -> None:
+        @task("any")
+        def any_task(payload):
+            pass
+
+        with self.assertRaisesRegex(psycopg.OperationalError, "does not exist"):
+            self.worker(any_task, conninfo=psycopg.conninfo.make_conninfo(WORKER, user="nobody_at_all"))
+
+
+if __name__ == "__main__":
+    unittest.main()
