@@ -42,6 +42,7 @@ const slow = [
     ...['cli', 'executables', 'limits', 'models', 'nodes', 'plans'].map((folder) => `integration/${folder}`),
   ),
   ...under('conformance', 'docs'),
+  ...under('integration/clients'),
   'test/integration/{connections/restore,telemetry/health,scheduler/stuck,security/{api,canary,cli,life},worker/{floating,isolation}}.test.ts',
 ];
 
@@ -60,6 +61,7 @@ const once =
         'test/conformance/**',
         'test/docs/**',
         'test/integration/{cli,executables}/*.test.ts',
+        'test/integration/clients/*.test.ts',
         'test/integration/connections/{embedded-folder,harness,no-scheduler,pgbouncer,silent-start}.test.ts',
         'test/integration/dashboard/{api/document,api/guard,cli,guard,live,mounts}.test.ts',
         'test/integration/enqueue/adapters-*.test.ts',

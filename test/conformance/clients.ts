@@ -21,4 +21,9 @@ export const clients: readonly Client[] = [
     command: `examples/bash-worker/worker.sh '${here}/bash/handlers.sh'`,
     tools: ['psql'],
   },
+  {
+    name: 'Python',
+    command: `/usr/bin/python3 '${here}/python/worker.py'`,
+    tools: ['psycopg'],
+  },
 ];

@@ -8,6 +8,10 @@ const probes = {
   python3: ['/usr/bin/python3', '--version'],
   // Debian's own Python, which has python3-psycopg2; another one in PATH has not
   psycopg2: ['/usr/bin/python3', '-c', 'import psycopg2.extras'],
+  // what the tests of the Python client use
+  psycopg: ['/usr/bin/python3', '-c', 'import psycopg, psycopg2, sqlalchemy, django, cryptography'],
+  mypy: ['mypy', '--version'],
+  'python venv': ['/usr/bin/python3', '-c', 'import psycopg, ensurepip, venv, setuptools, wheel'],
   // the server's programs that replication needs; the embedded one has them not
   'postgresql-15': ['/usr/lib/postgresql/15/bin/pg_basebackup', '--version'],
   patroni: ['patroni', '--version'],

@@ -1,0 +1,135 @@
+import { spawn } from 'node:child_process';
+import { cpSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { migrate } from '@pgqueue/postgres';
+import { openDatabase } from '@pgqueue/postgres/internal';
+import { createScheduler } from '@pgqueue/scheduler';
+import { describe, expect, test } from 'vitest';
+import { createTestDatabase, opened } from '../../support/database.ts';
+import { lacks } from '../../support/tools.ts';
+import { blocksOf } from '../../docs/blocks.ts';
+
+const root = fileURLToPath(new URL('../../..', import.meta.url));
+const client = join(root, 'clients/python');
+const example = join(root, 'examples/embeddings');
+// Debian's own, which has the libraries; another one in PATH has not
+const python = '/usr/bin/python3';
+
+/** A database with a scheduler, and logins of the roles for producers and workers. */
+const ground = opened(async () => {
+  const own = await createTestDatabase();
+  await migrate({ connectionString: own.url, schema: 'pgqueue', roles: true });
+  const database = openDatabase({ connectionString: own.url, connectionsMax: 2 });
+  const name = new URL(own.url).pathname.slice(1);
+  const login = async (role: 'producer' | 'worker'): Promise<string> => {
+    await database.query(`create role ${name}_${role} login password '${name}' in role pgqueue_${role}`, []);
+    await database.query(`grant usage on schema app to ${name}_${role}`, []);
+    await database.query(`grant select, insert on app.written to ${name}_${role}`, []);
+    const url = new URL(own.url);
+    [url.username, url.password] = [`${name}_${role}`, name];
+    return url.href;
+  };
+  await database.query('create schema app', []);
+  await database.query('create table app.written (queue text, n integer)', []);
+  const [producerUrl, workerUrl] = [await login('producer'), await login('worker')];
+  const scheduler = createScheduler({ connectionString: own.url });
+  await scheduler.start();
+  const folder = mkdtempSync(join(tmpdir(), 'pgqueue-python-'));
+  return {
+    folder,
+    env: {
+      ...process.env,
+      PYTHONDONTWRITEBYTECODE: '1',
+      PYTHONPATH: client,
+      DATABASE_URL: own.url,
+      PGQUEUE_TEST_URL: own.url,
+      PGQUEUE_TEST_PRODUCER_URL: producerUrl,
+      PGQUEUE_TEST_WORKER_URL: workerUrl,
+    },
+    close: async () => {
+      await scheduler.stop();
+      for (const role of ['producer', 'worker']) {
+        await database.query(`drop owned by ${name}_${role}`, []);
+        await database.query(`drop role ${name}_${role}`, []);
+      }
+      await database.close();
+      await own.drop();
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+});
+
+interface Ended {
+  readonly code: number | null;
+  readonly output: string;
+}
+
+/** Runs a program to its end, with its output. */
+function run(command: string, args: readonly string[], cwd: string, more: object = {}): Promise<Ended> {
+  const child = spawn(command, args, { cwd, env: { ...ground.env, ...more }, stdio: ['ignore', 'pipe', 'pipe'] });
+  let output = '';
+  for (const stream of [child.stdout, child.stderr]) stream.on('data', (data: Buffer) => (output += data.toString()));
+  return new Promise((resolve, reject) => {
+    child.on('error', reject);
+    child.on('close', (code) => resolve({ code, output }));
+  });
+}
+
+/** Runs a program, and returns its output. Fails if the program does. */
+async function ok(...given: Parameters<typeof run>): Promise<string> {
+  const { code, output } = await run(...given);
+  expect(code, output).toBe(0);
+  return output;
+}
+
+describe('the Python client', () => {
+  test.skipIf(lacks('psycopg'))('passes its own tests, with the rights of a producer and of a worker', async () => {
+    const output = await ok(python, ['-W', 'ignore', '-m', 'unittest', 'discover', '-s', 'tests', '-t', '.'], client);
+    const [, count] = /^Ran (\d+) tests/m.exec(output) ?? [];
+    expect(Number(count)).toBeGreaterThan(60);
+    expect(output).not.toContain('skipped');
+  });
+
+  test.skipIf(lacks('mypy'))('has complete types', async () => {
+    await ok('mypy', ['--cache-dir', join(ground.folder, 'mypy')], client);
+    await ok('mypy', ['--strict', '--cache-dir', join(ground.folder, 'mypy'), '--enable-incomplete-feature=Unpack', 'worker.py'], example, {
+      MYPYPATH: client,
+    });
+  });
+
+  test.skipIf(lacks('python venv'))('is built as a wheel, which says hello from an empty environment', async () => {
+    const source = join(ground.folder, 'source');
+    cpSync(client, source, { recursive: true });
+    const bare = { PYTHONPATH: '' };
+    for (const name of ['builder', 'user']) await ok(python, ['-m', 'venv', '--system-site-packages', name], ground.folder, bare);
+    const offline = ['--no-index', '--disable-pip-version-check'];
+    const build = ['wheel', ...offline, '--no-build-isolation', '--no-deps', '--wheel-dir', 'wheels', source];
+    await ok(join(ground.folder, 'builder/bin/pip'), build, ground.folder, bare);
+    const wheels = readdirSync(join(ground.folder, 'wheels'));
+    expect(wheels).toEqual([expect.stringMatching(/^pgqueue-[\d.]+-py3-none-any\.whl$/)]);
+    const pip = join(ground.folder, 'user/bin/pip');
+    await ok(pip, ['install', ...offline, join('wheels', wheels[0] ?? '')], ground.folder, bare);
+    const [hello] = blocksOf(readFileSync(join(client, 'README.md'), 'utf8')).filter(({ words }) => words.includes('hello.py'));
+    const lines = hello?.text.trim().split('\n') ?? [];
+    expect(lines.length).toBeLessThanOrEqual(10);
+    writeFileSync(join(ground.folder, 'hello.py'), `${hello?.text}\nimport pgqueue\nprint(pgqueue.__path__)\n`);
+    const said = await ok(join(ground.folder, 'user/bin/python'), ['hello.py'], ground.folder, bare);
+    expect(said).toContain('Hello, Ada!');
+    expect(said).toContain(join(ground.folder, 'user/lib'));
+    expect(readdirSync(join(ground.folder, 'user/lib/python3.11/site-packages/pgqueue'))).toContain('py.typed');
+  });
+
+  test.skipIf(lacks('psycopg'))('runs the jobs of a producer in TypeScript', async () => {
+    const worker = spawn(python, ['worker.py'], { cwd: example, env: ground.env, stdio: ['ignore', 'inherit', 'inherit'] });
+    const ended = new Promise((resolve) => worker.on('close', resolve));
+    try {
+      const said = await ok(process.execPath, ['--conditions=@pgqueue/source', 'producer.ts'], example);
+      expect(said).toBe('a cab, a bac: 1.00; a cab, zzz: 0.00\n');
+    } finally {
+      worker.kill('SIGTERM');
+    }
+    expect(await ended).toBe(0);
+  });
+});
