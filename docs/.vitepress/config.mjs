@@ -93,6 +93,7 @@ export default defineConfig({
           'guides/bundles',
           'guides/long-jobs',
           'guides/executables',
+          'guides/python',
           'guides/protocol',
           'guides/encryption',
           'guides/testing',

@@ -15,7 +15,7 @@ const root = new URL('../..', import.meta.url).pathname;
 const documents = [
   'README.md',
   'CONTRIBUTING.md',
-  ...globSync(['docs/**/*.md', 'packages/*/README.md'], { cwd: root }),
+  ...globSync(['docs/**/*.md', 'packages/*/README.md', 'clients/*/README.md'], { cwd: root }),
 ].filter((name) => !name.startsWith('docs/api/') && existsSync(join(root, name)));
 
 const folders: string[] = [];
@@ -29,7 +29,9 @@ function toolsOf(blocks: readonly Block[]): readonly Tool[] {
   const python = uses.some(
     ({ use }) => use.kind === 'python' || (use.kind === 'file' && use.name.endsWith('.py')),
   );
-  return [...(sql ? (['psql'] as const) : []), ...(python ? (['psycopg2'] as const) : [])];
+  const client = python && uses.some(({ text }) => text.includes('from pgqueue import'));
+  const library = client ? 'psycopg' : 'psycopg2';
+  return [...(sql ? (['psql'] as const) : []), ...(python ? [library] as const : [])];
 }
 
 /** Two documents at a time: mostly their processes wait. */

@@ -42,6 +42,8 @@ export function runDocument(name: string, databaseUrl: string): DocumentRun {
     DATABASE_URL: databaseUrl,
     PGQUEUE_DATABASE_URL: databaseUrl,
     NODE_OPTIONS: '--conditions=@pgqueue/source',
+    PYTHONPATH: join(root, 'clients/python'),
+    PYTHONDONTWRITEBYTECODE: '1',
     PATH: `${folder}/bin:${root}/node_modules/.bin:${process.env['PATH'] ?? ''}`,
   };
   const running: Background[] = [];

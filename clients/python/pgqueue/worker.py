@@ -119,6 +119,7 @@ class Worker:
         if node.presence.incarnation is not None:
             node.claimer.settled()  # the node's slots are free
             node.claimer.start()
+            log.info("node %s runs %s", self.node, ", ".join(self._settings.tasks))
 
     def stop(self, *, drain: Seconds | None = None) -> None:
         """Ends in order: claims no more, waits for running handlers, aborts the others, gives back their jobs, and leaves."""
