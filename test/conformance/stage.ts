@@ -109,10 +109,10 @@ export async function onStage(
       let ended: ExitCode | undefined;
       void worker.exited.then((code) => (ended = code));
       await stage.until(`node ${worker.node} to be registered`, async () => {
-        if (ended !== undefined) throw new Error(`the worker ended with ${ended} before it registered`);
-        const rows = await sql(`select 1 from ${schema}.node where id = $1 and state = 'alive'`, [
-          worker.node,
-        ]);
+        // also of a worker that poison has killed since
+        const rows = await sql(`select 1 from ${schema}.node where id = $1`, [worker.node]);
+        if (rows.length === 0 && ended !== undefined)
+          throw new Error(`the worker ended with ${ended} before it registered`);
         return rows.length > 0;
       });
       return worker;
