@@ -26,4 +26,9 @@ export const clients: readonly Client[] = [
     command: `/usr/bin/python3 '${here}/python/worker.py'`,
     tools: ['psycopg'],
   },
+  {
+    name: 'Python, async',
+    command: `/usr/bin/python3 '${here}/python/worker_async.py'`,
+    tools: ['psycopg'],
+  },
 ];

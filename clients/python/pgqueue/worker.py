@@ -4,9 +4,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ._claim import Claimer
 from ._codec import Codec
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
 
 GRACE = 1.0
 """Longest wait for handlers to stop after a shutdown has aborted them, in seconds."""
+LOOK = 0.1
+"""Time between two looks for a signal."""
 SETTLE = 5.0
 """Longest wait for the last settlements."""
 
@@ -154,35 +155,53 @@ class Worker:
             self._asked.set()
 
     def run(self) -> None:
-        """Runs until SIGTERM or SIGINT, then stops in order. Call it in the main thread."""
-        previous = {name: signal.signal(name, self._on_signal) for name in (signal.SIGTERM, signal.SIGINT)}
+        """Runs until SIGTERM or SIGINT, then stops in order; a second signal ends the process. Call it in the main thread."""
+        signals: list[int] = []  # no lock is taken in a signal handler: the main thread may hold it
+        names = (signal.SIGTERM, signal.SIGINT)
+        previous = {name: signal.signal(name, lambda number, _frame: signals.append(number)) for name in names}
+        failures: list[BaseException] = []
+        starting = threading.Thread(target=self._start_into, args=(failures,), name="pgqueue-start", daemon=True)
+        starting.start()
         try:
-            self.start()
-            while not self._asked.wait(3_600):
-                pass
+            while not signals and not failures:
+                if self._asked.wait(LOOK):
+                    break
+            for name in names:
+                signal.signal(name, signal.SIG_DFL)
+            self._ask()
+            starting.join()
             self.stop()
         finally:
             for name, handler in previous.items():
                 signal.signal(name, handler)
+        if failures:
+            raise failures[0]
         if self._fatal is not None:
             raise self._fatal
+
+    def _start_into(self, failures: list[BaseException]) -> None:
+        try:
+            self.start()
+        except BaseException as error:
+            failures.append(error)
+
+    def _ask(self) -> None:
+        """Asks the worker to stop, also while it starts."""
+        self._node.draining.set()
+        self._asked.set()
 
     async def serve(self) -> None:
         """As ``run``, in the running event loop, which also runs the async handlers. A cancellation stops it, too."""
         loop = asyncio.get_running_loop()
-        ended = asyncio.Event()
         for name in (signal.SIGTERM, signal.SIGINT):
             try:
-                loop.add_signal_handler(name, self._asked.set)
+                loop.add_signal_handler(name, self._ask)
             except (NotImplementedError, RuntimeError, ValueError):
                 pass  # not in the main thread
         try:
             await loop.run_in_executor(None, self._start, loop)
             while not self._asked.is_set():
-                try:
-                    await asyncio.wait_for(ended.wait(), 0.1)
-                except (asyncio.TimeoutError, TimeoutError):
-                    pass
+                await asyncio.sleep(LOOK)
         finally:
             await asyncio.shield(loop.run_in_executor(None, self.stop))
             await self._node.runner.close_async()
@@ -201,14 +220,9 @@ class Worker:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _on_signal(self, number: int, _frame: Any) -> None:
-        self._asked.set()
-        self._node.draining.set()
-        signal.signal(number, signal.SIG_DFL)  # a second one ends the process
-
     def _fail(self, error: PgQueueError) -> None:
         """Called when the node can't go on: another node has taken its id."""
         log.error("%s", error)
         self._fatal = error
-        self._asked.set()
+        self._ask()
         threading.Thread(target=self.stop, kwargs={"drain": 0}, name="pgqueue-stop", daemon=True).start()

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[4] / "clients/python"))
-from pgqueue import Cancelled, Context, FanOut, GiveUp, Job, Json, Retry, Snooze, Worker, task  # noqa: E402
+from pgqueue import Cancelled, Context, FanOut, GiveUp, Job, Json, Retry, Snooze, Task, Worker, task  # noqa: E402
 
 effects = os.environ["CONFORMANCE_EFFECTS"]
 
@@ -142,17 +142,22 @@ def fan_out(payload, ctx):
     return FanOut([Job("ack", {"result": n}, queue=ctx.queue) for n in range(children)], {"children": children})
 
 
-environment = os.environ
-logging.basicConfig(level=logging.INFO)
-Worker(
-    environment["PGQUEUE_DATABASE_URL"],
-    [value for value in list(globals().values()) if isinstance(value, type(ack))],
-    schema=environment["PGQUEUE_SCHEMA"],
-    node=environment["PGQUEUE_NODE"],
-    pool=environment["PGQUEUE_POOL"],
-    concurrency=int(environment["PGQUEUE_SLOTS"]),
-    heartbeat=int(environment["PGQUEUE_HEARTBEAT_MS"]) / 1_000,
-    lost_after=int(environment["PGQUEUE_LOST_AFTER_MS"]) / 1_000,
-    drain=int(environment["PGQUEUE_DRAIN_MS"]) / 1_000,
-    listen=environment["PGQUEUE_LISTEN"] != "false",
-).run()
+def run(values: list[object]) -> None:
+    environment = os.environ
+    logging.basicConfig(level=logging.INFO)
+    Worker(
+        environment["PGQUEUE_DATABASE_URL"],
+        [value for value in values if isinstance(value, Task)],
+        schema=environment["PGQUEUE_SCHEMA"],
+        node=environment["PGQUEUE_NODE"],
+        pool=environment["PGQUEUE_POOL"],
+        concurrency=int(environment["PGQUEUE_SLOTS"]),
+        heartbeat=int(environment["PGQUEUE_HEARTBEAT_MS"]) / 1_000,
+        lost_after=int(environment["PGQUEUE_LOST_AFTER_MS"]) / 1_000,
+        drain=int(environment["PGQUEUE_DRAIN_MS"]) / 1_000,
+        listen=environment["PGQUEUE_LISTEN"] != "false",
+    ).run()
+
+
+if __name__ == "__main__":
+    run(list(globals().values()))
