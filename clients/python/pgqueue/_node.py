@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ._codec import Codec
 from ._errors import PgQueueError, is_transient, refuses_login, said
@@ -74,13 +74,12 @@ class Node:
         return link
 
 
-class Held:
-    """A lease as the heartbeat sees it."""
+class Held(NamedTuple):
+    """A lease as the heartbeat sees it. ``is_live``: neither settled nor being settled."""
 
-    __slots__ = ("lease", "abort")
-
-    def __init__(self, lease: Lease, abort: Callable[[str], None]) -> None:
-        self.lease, self.abort = lease, abort
+    lease: Lease
+    abort: Callable[[str], None]
+    is_live: Callable[[], bool]
 
 
 class Presence:
@@ -240,6 +239,8 @@ class Presence:
             self._node.claimer.hint(released=True)
         gone = set(lost)
         for one in held:
+            if not one.is_live():
+                continue  # a lease that was settled meanwhile is gone from the table, but not lost
             if one.lease in gone:
                 log.warning("the lease of job %s was lost: its handler is aborted", one.lease.id)
                 one.abort("lease_lost")

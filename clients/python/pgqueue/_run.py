@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from ._context import AsyncContext, Context
@@ -103,12 +104,13 @@ class Runner:
         found = []
         for unit in running:
             attempt = unit.current
-            if attempt is not None and attempt.phase == "running":
-                found.append(Held(attempt.lease, attempt.abort))
+            if attempt is not None and attempt.is_live():
+                found.append(Held(attempt.lease, attempt.abort, attempt.is_live))
             for id in unit.waiting():
-                found.append(Held(Lease(id, unit.token), lambda reason, unit=unit, id=id: unit.abort_waiting(id, reason)))  # type: ignore[misc]
+                abort, is_live = partial(unit.abort_waiting, id), partial(unit.is_waiting, id)
+                found.append(Held(Lease(id, unit.token), abort, is_live))
         for unit in waiting:
-            found.append(Held(unit.leases()[0], lambda reason, unit=unit: self._drop(unit, reason)))  # type: ignore[misc]
+            found.append(Held(unit.leases()[0], partial(self._drop, unit), partial(self._is_ahead, unit)))
         return found
 
     def leases(self) -> list[Lease]:
@@ -191,6 +193,10 @@ class Runner:
             self._ahead.remove(unit)
         if reason != "lease_lost":
             self._give_back(unit)
+
+    def _is_ahead(self, unit: Unit) -> bool:
+        with self._lock:
+            return unit in self._ahead
 
     def _start(self, unit: Unit) -> None:
         if unit.is_late:

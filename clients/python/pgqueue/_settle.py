@@ -340,14 +340,15 @@ class Settler:
         except Exception as error:  # a lost hint costs one interval of polling
             log.debug("a hint was not sent: %s", said(error))
 
-    @staticmethod
-    def _tell(one: Ended, verdict: str | None) -> None:
+    def _tell(self, one: Ended, verdict: str | None) -> None:
         attempt, task = one.attempt, one.attempt.unit.task.name
         if verdict is None:
             log.warning("job %s of task %s: its lease was lost, and its end here changes nothing", attempt.id, task)
             attempt.abort("lease_lost")
         elif one.error is not None:
-            log.warning("job %s of task %s: %s after %s", attempt.id, task, verdict, said(one.error))
+            codec = self._node.settings.codec
+            why = type(one.error).__name__ if codec is not None and codec.errors else said(one.error)
+            log.warning("job %s of task %s: %s after %s", attempt.id, task, verdict, why)
 
 
 def _without_data(one: Ended, error: Exception) -> Settlement | None:

@@ -93,6 +93,9 @@ class Attempt:
         if on_abort is not None:
             on_abort()
 
+    def is_live(self) -> bool:
+        return self.phase == "running"
+
     def wait(self, seconds: float) -> bool:
         with self.unit.lock:
             if self._event is None:
@@ -310,8 +313,11 @@ class Unit:
     def abort_waiting(self, id: str, reason: str) -> None:
         """Records that a job which has not begun was lost or cancelled, or is to be given back."""
         with self.lock:
-            if any(job[0] == id for job in self.jobs[self._next:]):
+            if self.is_waiting(id):
                 self._fates[id] = _FATES[reason]
+
+    def is_waiting(self, id: str) -> bool:
+        return any(job[0] == id for job in self.jobs[self._next:])
 
     def leases(self) -> list[Lease]:
         return [Lease(job[0], self.token) for job in self.jobs]
