@@ -191,7 +191,7 @@ class Claimer:
         if full:
             got = max(asked, got)
         if free > 0:  # beyond the free slots it took only batches, and may have left single jobs in front of them
-            last = rows[: free][-1].position if rows else -1
+            last = rows[:free][-1].position if rows else -1
             self._low_water.saw(last, got >= free, time.monotonic() - now)
             self._more = got >= free
         self._short = got < asked

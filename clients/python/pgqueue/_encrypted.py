@@ -41,7 +41,9 @@ def encrypted(
         id, key = pair if isinstance(pair, (tuple, list)) and len(pair) == 2 else (None, None)
         secret = _secret(key)
         if not isinstance(id, str) or not 1 <= len(id) <= 100 or secret is None:
-            problems.append(f"keys[{place}] must be a pair of an id, a text of 1 to 100 characters, and a key, {_A_KEY}")
+            problems.append(
+                f"keys[{place}] must be a pair of an id, a text of 1 to 100 characters, and a key, {_A_KEY}"
+            )
         elif id in found:
             problems.append(f"keys has the id {id!r} twice")
         else:
@@ -70,7 +72,9 @@ class _Encrypted:
             from cryptography.exceptions import InvalidTag
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM
         except ImportError as error:
-            raise PgQueueError("configuration", 'encrypted needs the package cryptography: pip install "pgqueue[encryption]"') from error
+            raise PgQueueError(
+                "configuration", 'encrypted needs the package cryptography: pip install "pgqueue[encryption]"'
+            ) from error
         self.errors, self.progress = errors, progress
         self.writes_with = next(iter(keys))
         self._ciphers: dict[str, Any] = {id: AESGCM(key) for id, key in keys.items()}

@@ -66,7 +66,9 @@ def encoded_result(codec: Codec | None, value: Json, attempt: Attempt) -> tuple[
     return stored, problem
 
 
-def conclude(attempt: Attempt, value: Json, error: BaseException | None, codec: Codec | None, now: float) -> Ended | None:
+def conclude(
+    attempt: Attempt, value: Json, error: BaseException | None, codec: Codec | None, now: float
+) -> Ended | None:
     """The end of an attempt whose handler returned ``value``, or raised ``error``. None: its job is given back.
 
     A cancelled job ends as cancelled unless it is done. A job that lacks a key waits for it, uncounted. The job of a
@@ -83,7 +85,9 @@ def conclude(attempt: Attempt, value: Json, error: BaseException | None, codec: 
     return ended
 
 
-def _conclude(attempt: Attempt, value: Json, error: BaseException | None, codec: Codec | None, now: float) -> Ended | None:
+def _conclude(
+    attempt: Attempt, value: Json, error: BaseException | None, codec: Codec | None, now: float
+) -> Ended | None:
     waited_ms = max(0.0, attempt.began - attempt.unit.received_at) * 1_000
 
     def ended(outcome: str, why: object = None, delay_ms: float | None = None, **more: Any) -> Ended:
@@ -123,7 +127,11 @@ def _conclude(attempt: Attempt, value: Json, error: BaseException | None, codec:
         return None
     if isinstance(error, PgQueueError) and error.code == "key_missing":
         # given back at once, the same node would claim it again, thousands of times a second
-        return Ended(attempt, Settlement(attempt.lease, "snooze", KEY_PAUSE_MS * (1 + random.random() / 2), None, waited_ms), error)
+        return Ended(
+            attempt,
+            Settlement(attempt.lease, "snooze", KEY_PAUSE_MS * (1 + random.random() / 2), None, waited_ms),
+            error,
+        )
     if isinstance(error, PgQueueError) and error.code == "undecodable":
         return ended("dead", error)
     if isinstance(error, Invalid):
@@ -133,7 +141,9 @@ def _conclude(attempt: Attempt, value: Json, error: BaseException | None, codec:
 
 def retry_delay(attempt: Attempt) -> float:
     """Milliseconds until the next attempt, by the job's own policy, or its task's; unusable parts of it by default."""
-    policy: Mapping[str, Any] = attempt.retry if isinstance(attempt.retry, dict) else (attempt.unit.task.retry or RetryPolicy()).stored()
+    policy: Mapping[str, Any] = (
+        attempt.retry if isinstance(attempt.retry, dict) else (attempt.unit.task.retry or RetryPolicy()).stored()
+    )
     default = RetryPolicy().stored()
 
     def amount(name: str) -> float:

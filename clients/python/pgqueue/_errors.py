@@ -64,7 +64,12 @@ def refuses_login(error: BaseException) -> bool:
         return False
     if error.sqlstate is not None:
         return error.sqlstate.startswith("28") or error.sqlstate == "3D000"
-    return re.search('FATAL: .*(authentication failed|does not exist|pg_hba.conf|permission denied for database)', str(error)) is not None
+    return (
+        re.search(
+            "FATAL: .*(authentication failed|does not exist|pg_hba.conf|permission denied for database)", str(error)
+        )
+        is not None
+    )
 
 
 def is_of_row(error: BaseException) -> bool:
@@ -123,7 +128,7 @@ def _data_of(error: BaseException, depth: int) -> dict[str, Any]:
     data: dict[str, Any] = {
         "name": storable(type(error).__name__, 200),
         "message": storable(message or type(error).__name__, 2_000 if outer else 1_000),
-        "stack": storable(stack[-8_000 if outer else -2_000:], 8_000),
+        "stack": storable(stack[-8_000 if outer else -2_000 :], 8_000),
     }
     code = getattr(error, "code", None) or sql_state(error)
     if isinstance(code, str):

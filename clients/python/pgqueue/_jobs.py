@@ -12,6 +12,7 @@ from ._codec import Codec, Json, Place
 from ._errors import PgQueueError, problems_error
 from ._json import Seconds, is_uuid, json_text, make_id, milliseconds, shape_problem
 
+
 @dataclass(frozen=True)
 class RetryPolicy:
     """Limits and delays of retries. Delays: ``base``, ``base × try`` or ``base × factor^(try − 1)``, up to ``max``."""
@@ -113,7 +114,11 @@ def job_of(task: str, payload: Json, options: Mapping[str, Any]) -> Job:
 
 def rows_of(jobs: Sequence[Job], codec: Codec | None) -> list[dict[str, Any]]:
     """The rows of jobs: all, or none. Raises ``invalid_job``, with the problems of each job by its index."""
-    if isinstance(jobs, (str, bytes)) or not isinstance(jobs, Sequence) or not all(isinstance(job, Job) for job in jobs):
+    if (
+        isinstance(jobs, (str, bytes))
+        or not isinstance(jobs, Sequence)
+        or not all(isinstance(job, Job) for job in jobs)
+    ):
         raise PgQueueError("invalid_job", "enqueue_many takes a list of pgqueue.Job")
     if len(jobs) > 50_000:
         raise PgQueueError("invalid_job", f"{len(jobs)} jobs in one batch, more than 50000: split it")
@@ -138,7 +143,11 @@ def rows_of(jobs: Sequence[Job], codec: Codec | None) -> list[dict[str, Any]]:
 def rows_text(rows: list[dict[str, Any]]) -> str:
     """Rows as SQL functions take them. The payloads go in as the texts that they are."""
     others = ({name: value for name, value in row.items() if name != "payload"} for row in rows)
-    return "[" + ",".join(f'{json_text(other)[:-1]},"payload":{row["payload"]}}}' for other, row in zip(others, rows)) + "]"
+    return (
+        "["
+        + ",".join(f'{json_text(other)[:-1]},"payload":{row["payload"]}}}' for other, row in zip(others, rows))
+        + "]"
+    )
 
 
 def _row_of(job: Job, codec: Codec | None) -> dict[str, Any]:
@@ -149,7 +158,9 @@ def _row_of(job: Job, codec: Codec | None) -> dict[str, Any]:
     if payload is not None and codec is not None and not problems:
         payload = codec.encode(payload, Place(id, "payload", job.task))
         if len(payload.encode()) > 262_144:
-            problems.append("payload has more than 262144 bytes once it is encoded: store it elsewhere and enqueue a reference")
+            problems.append(
+                "payload has more than 262144 bytes once it is encoded: store it elsewhere and enqueue a reference"
+            )
     if problems:
         raise problems_error("invalid_job", f"job of task {job.task!r} can't be enqueued", problems)
     policy = job.retry or RetryPolicy()
@@ -195,7 +206,9 @@ def _problems(job: Job) -> list[str]:
     if job.key is not None:
         text("key", job.key, 0, 200)
     if isinstance(job.unique_key, (str, Unique)):
-        problems += _unique_problems(Unique(job.unique_key) if isinstance(job.unique_key, str) else job.unique_key, text)
+        problems += _unique_problems(
+            Unique(job.unique_key) if isinstance(job.unique_key, str) else job.unique_key, text
+        )
     elif job.unique_key is not None:
         problems.append("unique_key must be a text or a pgqueue.Unique")
     if job.id is not None and not is_uuid(job.id):
@@ -213,9 +226,13 @@ def _problems(job: Job) -> list[str]:
     if job.timeout is not None and not milliseconds(job.timeout):
         problems.append("timeout must be seconds above 0, or a timedelta, up to 3650 days")
     if job.retry is not None:
-        problems += job.retry.problems() if isinstance(job.retry, RetryPolicy) else ["retry must be a pgqueue.RetryPolicy"]
+        problems += (
+            job.retry.problems() if isinstance(job.retry, RetryPolicy) else ["retry must be a pgqueue.RetryPolicy"]
+        )
     problems += _attribute_problems(job.attributes)
-    if job.trace is not None and not re.fullmatch("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}", str(dict(job.trace).get("traceparent"))):
+    if job.trace is not None and not re.fullmatch(
+        "[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}", str(dict(job.trace).get("traceparent"))
+    ):
         problems.append("trace must be a dict with a W3C traceparent")
     return problems
 
@@ -236,7 +253,10 @@ def _unique_problems(unique: Unique, text: Any) -> list[str]:
 def _attribute_problems(attributes: object) -> list[str]:
     if not isinstance(attributes, Mapping):
         return ["attributes must be a dict"]
-    flat = all(isinstance(name, str) and (value is None or isinstance(value, (str, bool)) or _is_number(value)) for name, value in attributes.items())
+    flat = all(
+        isinstance(name, str) and (value is None or isinstance(value, (str, bool)) or _is_number(value))
+        for name, value in attributes.items()
+    )
     if not flat:
         return ["attributes must be flat: texts, finite numbers, booleans and None only"]
     problems: list[str] = []
@@ -249,7 +269,9 @@ def _checked_text(value: object, name: str, most: int, problems: list[str]) -> s
         problem = shape_problem(value)
         text = json_text(value) if problem is None else ""
         if problem is None and len(text.encode()) > most:
-            problem = f"has {len(text.encode())} bytes of JSON, more than {most}; store it elsewhere and enqueue a reference"
+            problem = (
+                f"has {len(text.encode())} bytes of JSON, more than {most}; store it elsewhere and enqueue a reference"
+            )
     except UnicodeEncodeError:
         problem = "must not contain lone surrogates"
     except (TypeError, ValueError, RecursionError) as error:

@@ -34,7 +34,9 @@ def checked_ms(value: object, name: str) -> float:
     """As :func:`milliseconds`; raises ``configuration`` if it is none, or is 0."""
     ms = milliseconds(value)
     if not ms:
-        raise PgQueueError("configuration", f"{name} must be seconds above 0, or a timedelta, up to 3650 days, not {value!r}")
+        raise PgQueueError(
+            "configuration", f"{name} must be seconds above 0, or a timedelta, up to 3650 days, not {value!r}"
+        )
     return ms
 
 

@@ -194,11 +194,17 @@ class LeaseCalls:
 
 def step_named(steps: list[list[Any]], name: str) -> list[Any]:
     """The step that a handler means: of that name, or of a nested flow by its last part. Raises ``not_found``."""
-    found = sorted((step for step in steps if step[0] == name or step[0].endswith(f".{name}")), key=lambda step: len(step[0]))
+    found = sorted(
+        (step for step in steps if step[0] == name or step[0].endswith(f".{name}")), key=lambda step: len(step[0])
+    )
     if found:
         return found[0]
     names = ", ".join(repr(step[0]) for step in steps)
-    why = f'the step of this job needs no step "{name}", but {names}' if steps else "this job is in no flow, or its step needs no other"
+    why = (
+        f'the step of this job needs no step "{name}", but {names}'
+        if steps
+        else "this job is in no flow, or its step needs no other"
+    )
     raise PgQueueError("not_found", f"ctx.needs[{name!r}]: {why}", {"need": name})
 
 

@@ -80,7 +80,9 @@ def _migrating(schema: str) -> str:
 def own_conninfo(conninfo: str, application_name: str) -> str:
     """A connection string with pgqueue's settings, where it has none of its own. Raises ``configuration``."""
     if not isinstance(conninfo, str):
-        raise PgQueueError("configuration", "conninfo must be a connection string, such as postgres://user@host/database")
+        raise PgQueueError(
+            "configuration", "conninfo must be a connection string, such as postgres://user@host/database"
+        )
     defaults = {
         "application_name": application_name[:63],
         "connect_timeout": 10,
@@ -212,15 +214,21 @@ async def foreign_query_async(connection: Any, statement: str, parameters: Seque
         return row and row[0]
 
 
-def not_a_connection(given: object, wanted: str = "a connection of psycopg, psycopg2, SQLAlchemy or Django") -> PgQueueError:
-    return PgQueueError("configuration", f"conn must be {wanted}, not {type(given).__module__}.{type(given).__qualname__}")
+def not_a_connection(
+    given: object, wanted: str = "a connection of psycopg, psycopg2, SQLAlchemy or Django"
+) -> PgQueueError:
+    return PgQueueError(
+        "configuration", f"conn must be {wanted}, not {type(given).__module__}.{type(given).__qualname__}"
+    )
 
 
 def _alchemy_query(connection: Any, statement: str, parameters: Sequence[object]) -> Any:
     if not connection.in_transaction():
         connection.exec_driver_sql("select 1")  # begins a transaction, except in the legacy mode of SQLAlchemy 1.4
         if not connection.in_transaction():
-            raise PgQueueError("configuration", "this connection of SQLAlchemy is in no transaction: use engine.begin()")
+            raise PgQueueError(
+                "configuration", "this connection of SQLAlchemy is in no transaction: use engine.begin()"
+            )
     result = connection.exec_driver_sql(statement, tuple(parameters))
     return result.scalar() if result.returns_rows else None
 

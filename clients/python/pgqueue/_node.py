@@ -152,7 +152,9 @@ class Presence:
             return
         self.fenced = True
         held = self._node.runner.held()
-        log.error("node %s reaches no database: it aborts %d jobs before others take them", self._settings.node, len(held))
+        log.error(
+            "node %s reaches no database: it aborts %d jobs before others take them", self._settings.node, len(held)
+        )
         for one in held:
             one.abort("node_silent")
 
@@ -229,7 +231,9 @@ class Presence:
             return False
         held = self._node.runner.held()
         sent_at = time.monotonic()
-        alive, cancelled, lost = statements.heartbeat(self._link, node, incarnation, [one.lease for one in held], draining)
+        alive, cancelled, lost = statements.heartbeat(
+            self._link, node, incarnation, [one.lease for one in held], draining
+        )
         if not alive:
             self.ended(incarnation)
             return True
@@ -265,7 +269,9 @@ class Presence:
         while not self._node.draining.is_set() and not self._stopped:
             try:
                 sent_at = time.monotonic()
-                accepted, heartbeat, heartbeat_ms = self._node.statements.register(self._link, settings.node, described, seen)
+                accepted, heartbeat, heartbeat_ms = self._node.statements.register(
+                    self._link, settings.node, described, seen
+                )
             except Exception as error:
                 if not is_transient(error):
                     raise

@@ -302,7 +302,9 @@ class Runner:
                         payload = read_payload(unit.task, attempt, self._settings.codec)
                         if unit.task.takes_context:
                             calls = self._calls(attempt)
-                            value = await unit.task.handler(payload, AsyncContext(calls, self._transactions, self._executor))
+                            value = await unit.task.handler(
+                                payload, AsyncContext(calls, self._transactions, self._executor)
+                            )
                         else:
                             value = await unit.task.handler(payload)
                     except BaseException as raised:
@@ -335,7 +337,12 @@ class Runner:
                 return
         if attempt.phase == "over":
             if attempt.committed and error is not None:
-                log.error("job %s of task %s: its handler failed when its job was done", attempt.id, unit.task.name, exc_info=error)
+                log.error(
+                    "job %s of task %s: its handler failed when its job was done",
+                    attempt.id,
+                    unit.task.name,
+                    exc_info=error,
+                )
             return
         ended = conclude(attempt, value, error, self._settings.codec, time.monotonic())
         if not attempt.finish():
@@ -411,4 +418,3 @@ class _Running:
         while self._task is not None and hasattr(self._task, "uncancel") and self._task.cancelling():
             self._task.uncancel()
         return Aborted(attempt.aborted) if attempt.aborted is not None else raised
-

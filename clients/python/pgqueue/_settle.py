@@ -134,7 +134,13 @@ class Settler:
 
     def _has_work(self) -> bool:
         return bool(
-            self._parts or self._rows or self._singles or self._batches or self._releases or self._row_releases or self._crashes
+            self._parts
+            or self._rows
+            or self._singles
+            or self._batches
+            or self._releases
+            or self._row_releases
+            or self._crashes
         )
 
     def _run(self) -> None:
@@ -156,7 +162,9 @@ class Settler:
                     return
                 failures += 1
                 retry = pause(failures)
-                log.warning("a settlement of node %s failed, and is repeated: %s", self._node.settings.node, said(error))
+                log.warning(
+                    "a settlement of node %s failed, and is repeated: %s", self._node.settings.node, said(error)
+                )
                 self._abandoned.wait(retry)
 
     def _step(self) -> None:
@@ -209,7 +217,11 @@ class Settler:
 
     def _settle_rows(self) -> None:
         waiting = self._rows_sent_at + GATHER - time.monotonic()
-        if waiting > 0 and sum(len(unit.done) for unit in list(self._rows)) < MANY and not (self._parts or self._singles):
+        if (
+            waiting > 0
+            and sum(len(unit.done) for unit in list(self._rows)) < MANY
+            and not (self._parts or self._singles)
+        ):
             self._abandoned.wait(waiting)
         self._rows_sent_at = time.monotonic()
         jobs = characters = 0
@@ -358,7 +370,9 @@ def _without_data(one: Ended, error: Exception) -> Settlement | None:
     done = settlement.outcome == "done"
     note = f"the {'result' if done else 'error'} can't be stored: {error_data(error)['message']}"
     data = json_text({"pgqueue_error": note} if done else {"kind": "error", "message": note})
-    return Settlement(settlement.lease, settlement.outcome, settlement.delay_ms, data, settlement.waited_ms, settlement.jobs)
+    return Settlement(
+        settlement.lease, settlement.outcome, settlement.delay_ms, data, settlement.waited_ms, settlement.jobs
+    )
 
 
 def _as_failed(one: Ended, error: Exception) -> Settlement | None:

@@ -75,7 +75,8 @@ class Statements:
 
     def held(self, link: Link, node: str, incarnation: str) -> list[Lease]:
         text = link.one(
-            f"select json_agg(json_build_array(id, token))::text from {self.schema}.held_leases(%s, %s::uuid)", [node, incarnation]
+            f"select json_agg(json_build_array(id, token))::text from {self.schema}.held_leases(%s, %s::uuid)",
+            [node, incarnation],
         )
         return [Lease(*one) for one in json.loads(text or "[]")]
 
@@ -89,13 +90,18 @@ class Statements:
             from {_RELAXED}, lateral {self.schema}.claim_rows(%s, %s::uuid, %s::uuid, %s::jsonb) f""",
             [node, incarnation, token, json.dumps(take)],
         )
-        claimed = (ClaimedRow(position, size, lease_ms, json.loads(jobs or "[]")) for position, size, lease_ms, jobs in rows)
+        claimed = (
+            ClaimedRow(position, size, lease_ms, json.loads(jobs or "[]")) for position, size, lease_ms, jobs in rows
+        )
         return sorted((row for row in claimed if row.jobs), key=lambda row: row.position)
 
     def claim_unread(self, link: Link, node: str, incarnation: str, token: str, take: dict[str, Any]) -> list[str]:
         """Claims single jobs without reading them."""
         given = [node, incarnation, take["max"], token, take["from"], take["reap"]]
-        rows = link.query(f"select f.id::text from {_RELAXED}, lateral {self.schema}.claim(%s, %s::uuid, %s, %s::uuid, %s, %s) f", given)
+        rows = link.query(
+            f"select f.id::text from {_RELAXED}, lateral {self.schema}.claim(%s, %s::uuid, %s, %s::uuid, %s, %s) f",
+            given,
+        )
         return [id for (id,) in rows]
 
     def leased(self, link: Link, token: str, ids: Sequence[str]) -> list[ClaimedRow]:
@@ -115,11 +121,17 @@ class Statements:
     def take_out(self, link: Link, position: int, token: str, ids: Sequence[str] | None = None) -> int | None:
         """Gives jobs of a batch rows of their own; all without ``ids``. The position of the row with the others."""
         named = None if ids is None else plain_array(ids)
-        found: int | None = link.one(f"select {self.schema}.take_out(%s, %s::uuid, %s::uuid[])", [position, token, named])
+        found: int | None = link.one(
+            f"select {self.schema}.take_out(%s, %s::uuid, %s::uuid[])", [position, token, named]
+        )
         return found
 
     def settle_rows(
-        self, link: Link, rows: Sequence[tuple[int, str, int]], busy_us: Iterable[int], data: Sequence[str | None] | None
+        self,
+        link: Link,
+        rows: Sequence[tuple[int, str, int]],
+        busy_us: Iterable[int],
+        data: Sequence[str | None] | None,
     ) -> set[int]:
         """Ends batches (position, token, size) whose jobs are all done; returns the positions that were settled."""
         positions, tokens, sizes = zip(*rows)
@@ -138,7 +150,9 @@ class Statements:
 
     def settle(self, link: Link, ended: Sequence[Settlement], repeat: bool = False) -> dict[str, str]:
         """Ends attempts; returns the verdicts by id. An id that is missing was stale: nothing was changed."""
-        text = link.one(f"select json_object_agg(s.job_id, s.verdict)::text {self._settling(True)}", self._settled(ended, repeat))
+        text = link.one(
+            f"select json_object_agg(s.job_id, s.verdict)::text {self._settling(True)}", self._settled(ended, repeat)
+        )
         verdicts: dict[str, str] = json.loads(text) if text else {}
         return verdicts
 
@@ -183,15 +197,24 @@ class Statements:
 
     def fan_out(self, link: Link, ended: Settlement) -> bool:
         """Ends a job as done, and adds jobs to its step. False: its lease was lost."""
-        statement = f"select {self.schema}.fan_out(%s::uuid, %s::uuid, %s, nullif(%s, patience.ms)::jsonb) from {_PATIENCE}"
+        statement = (
+            f"select {self.schema}.fan_out(%s::uuid, %s::uuid, %s, nullif(%s, patience.ms)::jsonb) from {_PATIENCE}"
+        )
         return link.one(statement, [*ended.lease, ended.data, ended.jobs]) is True
 
     def add_jobs(self, link: Link, lease: Lease, jobs: str, again: bool) -> bool:
-        return link.one(f"select {self.schema}.add_jobs(%s::uuid, %s::uuid, %s::jsonb, %s)", [*lease, jobs, again]) is True
+        return (
+            link.one(f"select {self.schema}.add_jobs(%s::uuid, %s::uuid, %s::jsonb, %s)", [*lease, jobs, again]) is True
+        )
 
     def unlocked(self, link: Link, ids: Sequence[str]) -> set[str]:
         """Those of the jobs that no other transaction has locked, or that are gone."""
-        return {id for (id,) in link.query(f"select f::text from {self.schema}.unlocked_jobs(%s::uuid[]) f", [plain_array(ids)])}
+        return {
+            id
+            for (id,) in link.query(
+                f"select f::text from {self.schema}.unlocked_jobs(%s::uuid[]) f", [plain_array(ids)]
+            )
+        }
 
     def release(self, link: Link, leases: Sequence[Lease]) -> None:
         given = [plain_array(one.id for one in leases), plain_array(one.token for one in leases)]
@@ -209,7 +232,8 @@ class Statements:
     def extend(self, link: Link, lease: Lease, ms: float) -> bool | None:
         """Moves the end of a lease to ``ms`` from now. None: it was lost. True: a cancellation was asked for."""
         cancelled: bool | None = link.one(
-            f"select cancelled from {self.schema}.extend(array[%s::uuid], array[%s::uuid], array[%s::float8])", [*lease, ms]
+            f"select cancelled from {self.schema}.extend(array[%s::uuid], array[%s::uuid], array[%s::float8])",
+            [*lease, ms],
         )
         return cancelled
 

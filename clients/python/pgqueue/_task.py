@@ -147,7 +147,9 @@ def task(
         if process and is_async:
             raise PgQueueError("configuration", f"task {name!r}: a handler in a process of its own can't be async")
         timeout_ms = None if timeout is None else max(1, math.ceil(checked_ms(timeout, "timeout")))
-        return Task(name, handler, version, min_version, timeout_ms, retry, parse, upcast, process, parameters == 2, is_async)
+        return Task(
+            name, handler, version, min_version, timeout_ms, retry, parse, upcast, process, parameters == 2, is_async
+        )
 
     return made
 

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 Away = Callable[..., Awaitable[Any]]
 """Calls a function in a thread."""
 _IDLE_MAX = 10
-_ENDED_ITSELF = (
-    "ctx.transaction ends its transaction itself: its block has ended it, and the job is not settled with what was written"
-)
+_ENDED_ITSELF = "ctx.transaction ends its transaction itself: its block has ended it, and the job is not settled with what was written"
 _NOT_SETTLED = "ctx.settle_in: settle was not called: the job is not settled, whatever was written"
 
 
@@ -90,7 +88,9 @@ class Transaction:
             raise
         return self._connection
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> bool:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
         calls, sealed = self._calls, False
         try:
             if error is None:
@@ -129,7 +129,9 @@ class SettleIn:
         self._calls.sealed(foreign_query(connection, *self._calls.seal(result)))
         self._sealed = True
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._sealed:
             return self._calls.conclude(error)
         self._calls.rolled_back()

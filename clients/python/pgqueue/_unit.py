@@ -149,16 +149,20 @@ class Ended:
 class Desk(Protocol):
     """Tells the database what became of jobs; nothing here waits for it."""
 
-    def settle(self, ended: list[Ended]) -> None: ...
+    def settle(self, ended: list[Ended]) -> None:
+        ...
 
-    def settle_row(self, unit: Unit) -> None: ...
+    def settle_row(self, unit: Unit) -> None:
+        ...
 
     def part(self, unit: Unit, ids: list[str] | None) -> None:
         """Gives jobs of a batch rows of their own, all without ``ids``, then calls :meth:`Unit.parted`."""
 
-    def release(self, leases: list[Lease]) -> None: ...
+    def release(self, leases: list[Lease]) -> None:
+        ...
 
-    def release_row(self, unit: Unit) -> None: ...
+    def release_row(self, unit: Unit) -> None:
+        ...
 
 
 class Unit:
@@ -279,7 +283,7 @@ class Unit:
     def outlasted(self) -> None:
         """Gives back the jobs that have not begun, since the running one takes long."""
         with self.lock:
-            waiting = [job[0] for job in self.jobs[self._next:] if self._fates.get(job[0]) != "lost"]
+            waiting = [job[0] for job in self.jobs[self._next :] if self._fates.get(job[0]) != "lost"]
             self._fates.update((id, "lost") for id in waiting)
         self._give_back([Lease(id, self.token) for id in waiting])
         self._part()
@@ -308,7 +312,7 @@ class Unit:
     def waiting(self) -> list[str]:
         """Ids of jobs that have not begun, whose leases this node holds."""
         with self.lock:
-            return [job[0] for job in self.jobs[self._next:] if job[0] not in self._fates]
+            return [job[0] for job in self.jobs[self._next :] if job[0] not in self._fates]
 
     def abort_waiting(self, id: str, reason: str) -> None:
         """Records that a job which has not begun was lost or cancelled, or is to be given back."""
@@ -317,7 +321,7 @@ class Unit:
                 self._fates[id] = _FATES[reason]
 
     def is_waiting(self, id: str) -> bool:
-        return any(job[0] == id for job in self.jobs[self._next:])
+        return any(job[0] == id for job in self.jobs[self._next :])
 
     def leases(self) -> list[Lease]:
         return [Lease(job[0], self.token) for job in self.jobs]

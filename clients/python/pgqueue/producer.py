@@ -37,7 +37,9 @@ _EMPTY: Json = {}
 _COLUMNS = """id uuid, queue text, task text, key text, priority integer, attributes jsonb, run_after timestamptz, delay_ms float8,
   expires_at timestamptz, timeout_ms float8, max_tries smallint, max_crashes smallint, retry jsonb, payload jsonb,
   payload_version integer, trace jsonb"""
-_HINT = """case when pg_try_advisory_xact_lock(hashtextextended(%s, 0)) then pg_notify(%s, '')::text = '' else false end"""
+_HINT = (
+    """case when pg_try_advisory_xact_lock(hashtextextended(%s, 0)) then pg_notify(%s, '')::text = '' else false end"""
+)
 
 
 class _Query(NamedTuple):
@@ -132,7 +134,9 @@ class _Producing:
         id = job.id if isinstance(job, Enqueued) else job
         timeout_ms = milliseconds(timeout)
         if timeout_ms is None or not is_uuid(id):
-            raise PgQueueError("configuration", "result takes the id of a job, or what an enqueue returned; and seconds")
+            raise PgQueueError(
+                "configuration", "result takes the id of a job, or what an enqueue returned; and seconds"
+            )
         deadline = time.monotonic() + timeout_ms / 1_000
         wait, failures, status = 0.025, 0, None
         look = f"select to_json(r)::text from {self._schema}.job_result(%s::uuid[], %s) r"
@@ -157,7 +161,9 @@ class _Producing:
                     return self._read_end(id, end)
             if last:
                 why = "the database has not answered" if status is None else f"it is {status}"
-                message = f"job {id} has not ended within {timeout_ms:g} ms ({why}): it goes on, and can be awaited again"
+                message = (
+                    f"job {id} has not ended within {timeout_ms:g} ms ({why}): it goes on, and can be awaited again"
+                )
                 raise PgQueueError("result_timeout", message, {"id": id, "status": status})
             yield max(0.0, min(wait if failures == 0 else pause(failures), deadline - time.monotonic()))
             wait = min(1.0, wait * 1.5)
@@ -169,11 +175,15 @@ class _Producing:
             message = f"job {id} is dead ({error.get('reason')}): {error.get('message')}"
             raise PgQueueError("job_dead", message, {"id": id, "error": error})
         if status in ("cancelled", "expired"):
-            raise PgQueueError(f"job_{status}", f"job {id} {'was cancelled' if status == 'cancelled' else 'has expired'}", {"id": id})
+            raise PgQueueError(
+                f"job_{status}", f"job {id} {'was cancelled' if status == 'cancelled' else 'has expired'}", {"id": id}
+            )
         if self._codec is not None and result is not None:
             result = self._codec.decode(result, Place(id, "result", task))
         if isinstance(result, dict) and isinstance(result.get("pgqueue_error"), str):
-            raise PgQueueError("result_lost", f"job {id} is done, and its result is lost: {result['pgqueue_error']}", {"id": id})
+            raise PgQueueError(
+                "result_lost", f"job {id} is done, and its result is lost: {result['pgqueue_error']}", {"id": id}
+            )
         return result
 
     def _verify(self, connection: Any) -> Steps[None]:
@@ -191,7 +201,9 @@ class _Producing:
         if self._closed:
             raise PgQueueError("closed", "this producer was closed: make another one")
         if connection is None and self._conninfo is None:
-            raise PgQueueError("configuration", "this producer has no database of its own: give conninfo, or conn with the call")
+            raise PgQueueError(
+                "configuration", "this producer has no database of its own: give conninfo, or conn with the call"
+            )
 
 
 def _job(task: str | Task, payload: Json, options: Any) -> Job:
@@ -215,7 +227,9 @@ class Producer(_Producing):
 
     _link: Link | None = None
 
-    def enqueue(self, task: str | Task, payload: Json = _EMPTY, *, conn: Any = None, **options: Unpack[JobOptions]) -> Enqueued:
+    def enqueue(
+        self, task: str | Task, payload: Json = _EMPTY, *, conn: Any = None, **options: Unpack[JobOptions]
+    ) -> Enqueued:
         """Enqueues one job of a task, or of its name; the options are those of :class:`Job`. Raises ``invalid_job``."""
         return self._drive(self._enqueue_steps([_job(task, payload, options)], conn))[0]
 
@@ -277,7 +291,9 @@ class AsyncProducer(_Producing):
     _connection: psycopg.AsyncConnection[Any] | None = None
     _turn: asyncio.Lock | None = None
 
-    async def enqueue(self, task: str | Task, payload: Json = _EMPTY, *, conn: Any = None, **options: Unpack[JobOptions]) -> Enqueued:
+    async def enqueue(
+        self, task: str | Task, payload: Json = _EMPTY, *, conn: Any = None, **options: Unpack[JobOptions]
+    ) -> Enqueued:
         """See :meth:`Producer.enqueue`."""
         return (await self._drive(self._enqueue_steps([_job(task, payload, options)], conn)))[0]
 

@@ -58,7 +58,10 @@ class Worker:
             problems.append('tasks must be functions with the decorator @task("name")')
             found = [one for one in found if isinstance(one, Task)]
         names = [one.name for one in found]
-        problems += [f"task {name} has more than one handler" for name in sorted({name for name in names if names.count(name) > 1})]
+        problems += [
+            f"task {name} has more than one handler"
+            for name in sorted({name for name in names if names.count(name) > 1})
+        ]
         if type(concurrency) is not int or not 1 <= concurrency <= 10_000:
             problems.append("concurrency must be a whole number from 1 to 10000")
         for name, text, most in (("node", node or "node", 200), ("pool", pool, 100)):

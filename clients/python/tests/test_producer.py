@@ -28,14 +28,18 @@ class InATransaction(DatabaseTest):
 
         def enqueue(connection: object, n: int) -> None:
             self.producer.enqueue("later", {"n": n}, queue=queue, conn=connection)
-            self.producer.enqueue_many([Job("later", {"n": n + 1}, queue=queue, unique_key=f"{queue}-{n}")], conn=connection)
+            self.producer.enqueue_many(
+                [Job("later", {"n": n + 1}, queue=queue, unique_key=f"{queue}-{n}")], conn=connection
+            )
 
         commit(enqueue)
         with self.assertRaises(ZeroDivisionError):
             roll_back(enqueue)
         self.assertEqual(jobs(queue), [1, 2])
         self.assertEqual(sql("select n from app.written where queue = %s", queue), [(1,)])
-        Producer().enqueue("later", {"n": 9}, queue=queue, conn=(last := psycopg.connect(PRODUCER)))  # needs no database of its own
+        Producer().enqueue(
+            "later", {"n": 9}, queue=queue, conn=(last := psycopg.connect(PRODUCER))
+        )  # needs no database of its own
         last.close()  # rolls back
         self.assertEqual(jobs(queue), [1, 2])
 
@@ -65,7 +69,12 @@ class InATransaction(DatabaseTest):
         from sqlalchemy import create_engine, text
         from sqlalchemy.orm import Session
 
-        engine = create_engine(PRODUCER.replace("postgres://", "postgresql+psycopg2://").replace("postgresql://", "postgresql+psycopg2://"), future=True)
+        engine = create_engine(
+            PRODUCER.replace("postgres://", "postgresql+psycopg2://").replace(
+                "postgresql://", "postgresql+psycopg2://"
+            ),
+            future=True,
+        )
         self.addCleanup(engine.dispose)
         insert = text("insert into app.written (queue, n) values (:queue, :n)")
 
@@ -138,7 +147,13 @@ def django_connection():
 
 def _django(address: str) -> dict[str, object]:
     url = urlsplit(address)
-    names = {"NAME": url.path[1:], "USER": url.username, "PASSWORD": url.password or "", "HOST": url.hostname, "PORT": url.port}
+    names = {
+        "NAME": url.path[1:],
+        "USER": url.username,
+        "PASSWORD": url.password or "",
+        "HOST": url.hostname,
+        "PORT": url.port,
+    }
     return {"ENGINE": "django.db.backends.postgresql", **names}
 
 
@@ -173,7 +188,9 @@ class Alone(DatabaseTest):
 
     def test_a_delay_is_by_the_clock_of_the_database(self) -> None:
         made = self.producer.enqueue("later", queue="delayed", delay=3600)
-        [(seconds,)] = sql("select extract(epoch from run_after - created)::float8 from pgqueue.queue where id = %s", made.id)
+        [(seconds,)] = sql(
+            "select extract(epoch from run_after - created)::float8 from pgqueue.queue where id = %s", made.id
+        )
         self.assertAlmostEqual(seconds, 3600, delta=60)
         past = self.producer.enqueue("later", queue="delayed", run_after=datetime(2020, 1, 1, tzinfo=timezone.utc))
         self.assertEqual(sql("select run_after from pgqueue.queue where id = %s", past.id), [(None,)])
@@ -201,7 +218,9 @@ class Alone(DatabaseTest):
 
     def test_an_id_is_enqueued_once(self) -> None:
         first = self.producer.enqueue("later", {"n": 1}, queue="ids")
-        made = self.producer.enqueue_many([Job("later", {"n": 1}, id=first.id.upper(), queue="ids"), Job("later", {"n": 2}, queue="ids")])
+        made = self.producer.enqueue_many(
+            [Job("later", {"n": 1}, id=first.id.upper(), queue="ids"), Job("later", {"n": 2}, queue="ids")]
+        )
         self.assertEqual([one.outcome for one in made], ["repeated", "enqueued"])
         self.assertEqual(jobs("ids"), [1, 2])
 
@@ -212,7 +231,10 @@ class Alone(DatabaseTest):
         self.assertEqual(jobs("broken"), [0, 1])
 
     def test_threads_share_a_producer(self) -> None:
-        threads = [threading.Thread(target=self.producer.enqueue, args=("later", {"n": 1}), kwargs={"queue": "threads"}) for _ in range(8)]
+        threads = [
+            threading.Thread(target=self.producer.enqueue, args=("later", {"n": 1}), kwargs={"queue": "threads"})
+            for _ in range(8)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -105,7 +105,14 @@ class Options(unittest.TestCase):
         refused("configuration", lambda: Producer().enqueue("t", conn=object()), "psycopg", "builtins.object")
 
     def test_tasks(self) -> None:
-        refused("configuration", lambda: task("", version=0, timeout=0, retry=RetryPolicy(base=-1)), "name", "version", "timeout", "base")
+        refused(
+            "configuration",
+            lambda: task("", version=0, timeout=0, retry=RetryPolicy(base=-1)),
+            "name",
+            "version",
+            "timeout",
+            "base",
+        )
         refused("configuration", lambda: task("t")(lambda: 0), "payload and ctx")
         refused("configuration", lambda: task("t", process=True)(_nothing), "async")
         self.assertEqual(plain(3), 3)
@@ -163,11 +170,16 @@ class Encryption(unittest.TestCase):
         for one in self.vectors["vectors"]:
             place = Place(one["id"], one["field"], one["name"])
             self.assertEqual(self.codec().decode(one["stored"], place), one["value"])
-            self.assertEqual(self.codec().decode(json.loads(self.codec().encode(one["text"], place)), place), one["value"])
+            self.assertEqual(
+                self.codec().decode(json.loads(self.codec().encode(one["text"], place)), place), one["value"]
+            )
 
     def test_values_that_were_changed_or_moved_are_refused(self) -> None:
         for one in self.vectors["refused"]:
-            refused(one["code"], lambda one=one: self.codec().decode(one["stored"], Place(one["id"], one["field"], one["name"])))
+            refused(
+                one["code"],
+                lambda one=one: self.codec().decode(one["stored"], Place(one["id"], one["field"], one["name"])),
+            )
 
     def test_plain_values(self) -> None:
         place = Place(make_id(), "payload", "t")

@@ -38,7 +38,11 @@ def history(id: str) -> tuple:
 
 
 def errors(id: str) -> list[dict]:
-    return sql("select coalesce((select errors from pgqueue.queue where id = %s), (select errors from pgqueue.dead_letter where id = %s))", id, id)[0][0]
+    return sql(
+        "select coalesce((select errors from pgqueue.queue where id = %s), (select errors from pgqueue.dead_letter where id = %s))",
+        id,
+        id,
+    )[0][0]
 
 
 class Outcomes(DatabaseTest):
@@ -100,14 +104,23 @@ class Outcomes(DatabaseTest):
 
         self.worker(ends)
         for raises in (False, True):
-            made = {kind: self.producer.enqueue("ends", {"kind": kind, "raises": raises}).id for kind in ("give_up", "cancelled", "snooze", "retry", "exit")}
+            made = {
+                kind: self.producer.enqueue("ends", {"kind": kind, "raises": raises}).id
+                for kind in ("give_up", "cancelled", "snooze", "retry", "exit")
+            }
             until("the dead one", lambda: status(made["give_up"]) == "dead")
             self.assertEqual(errors(made["give_up"])[0]["message"], "useless")
             until("the cancelled one", lambda: status(made["cancelled"]) == "cancelled")
             until("the snoozed one", lambda: status(made["snooze"]) == "delayed")
-            self.assertEqual(sql("select tries, last_token is not null from pgqueue.queue where id = %s", made["snooze"]), [(0, True)])
+            self.assertEqual(
+                sql("select tries, last_token is not null from pgqueue.queue where id = %s", made["snooze"]),
+                [(0, True)],
+            )
             until("the retried one", lambda: status(made["retry"]) == "delayed")
-            [(tries, seconds)] = sql("select tries, extract(epoch from run_after - now())::float8 from pgqueue.queue where id = %s", made["retry"])
+            [(tries, seconds)] = sql(
+                "select tries, extract(epoch from run_after - now())::float8 from pgqueue.queue where id = %s",
+                made["retry"],
+            )
             self.assertEqual(tries, 1)
             self.assertGreater(seconds, 3_000)
             until("the one that exits", lambda: (errors(made["exit"]) or [{}])[0].get("name") == "SystemExit")
@@ -118,7 +131,13 @@ class Outcomes(DatabaseTest):
                 raise ValueError(f"n is {payload['n']!r}")
             return payload["n"]
 
-        @task("parsed", version=3, parse=parse, upcast=lambda payload, version: {"n": payload["old"]} if version == 2 else payload, min_version=2)
+        @task(
+            "parsed",
+            version=3,
+            parse=parse,
+            upcast=lambda payload, version: {"n": payload["old"]} if version == 2 else payload,
+            min_version=2,
+        )
         def parsed(n):
             return n + 1
 
@@ -164,7 +183,10 @@ class Outcomes(DatabaseTest):
         self.worker(child, parent)
         made = self.producer.enqueue(parent, {}, key="acme")
         self.assertEqual(self.producer.result(made), {"children": 3})
-        until("the children", lambda: sql("select count(*) from pgqueue.history where task = 'child' and result = '\"acme\"'") == [(3,)])
+        until(
+            "the children",
+            lambda: sql("select count(*) from pgqueue.history where task = 'child' and result = '\"acme\"'") == [(3,)],
+        )
         wrong = self.producer.enqueue(parent, {"unique": "u"})
         until("it to be dead", lambda: status(wrong.id) == "dead")
         self.assertIn("unique_key", errors(wrong.id)[0]["message"])
@@ -193,7 +215,9 @@ class Outcomes(DatabaseTest):
             done = sql("select payload -> 'n', result from pgqueue.history where task = %s and outcome = 'done'", name)
             self.assertEqual(sorted(n for n, _ in done), [n for n in range(2_000) if n % 50 != 7])
             self.assertTrue(all(result == (n if name == "mixed-async" or n % 2 else None) for n, result in done))
-            self.assertEqual(sql("select count(*), max(tries) from pgqueue.dead_letter where task = %s", name), [(40, 1)])
+            self.assertEqual(
+                sql("select count(*), max(tries) from pgqueue.dead_letter where task = %s", name), [(40, 1)]
+            )
         self.assertEqual(sql("select count(*) from pgqueue.work_queue where lock_key is not null"), [(0,)])
 
 
@@ -225,7 +249,10 @@ class Contexts(DatabaseTest):
         self.worker(long, long_async)
         made = [self.producer.enqueue(name) for name in ("long", "long-async")]
         for one in made:
-            until("its progress", lambda: sql("select progress from pgqueue.job where id = %s", one.id) == [({"half": True},)])
+            until(
+                "its progress",
+                lambda: sql("select progress from pgqueue.job where id = %s", one.id) == [({"half": True},)],
+            )
         time.sleep(1.2)  # past its timeout
         self.assertEqual({status(one.id) for one in made}, {"running"})
         gate.set()
@@ -405,7 +432,9 @@ class Transactions(DatabaseTest):
         async def handler(payload, ctx):
             async with ctx.settle_in() as settle:
                 async with await psycopg.AsyncConnection.connect(WORKER) as connection:
-                    await connection.execute("insert into app.written (queue, n) values ('psycopg-async', %s)", [payload["n"]])
+                    await connection.execute(
+                        "insert into app.written (queue, n) values ('psycopg-async', %s)", [payload["n"]]
+                    )
                     await settle(connection, payload)
                     if payload["n"] % 2 and ctx.tries == 0:
                         raise ValueError("odd")
@@ -552,7 +581,9 @@ Worker(os.environ["PGQUEUE_TEST_WORKER_URL"], [script], drain=float(sys.argv[1])
 class Stopping(DatabaseTest):
     def script(self, drain: float) -> subprocess.Popen[str]:
         environment = {**os.environ, "PGQUEUE_TEST_WORKER_URL": WORKER, "PYTHONPATH": str(Path(__file__).parents[1])}
-        running = subprocess.Popen([sys.executable, "-c", SCRIPT, str(drain)], env=environment, stdout=subprocess.PIPE, text=True)
+        running = subprocess.Popen(
+            [sys.executable, "-c", SCRIPT, str(drain)], env=environment, stdout=subprocess.PIPE, text=True
+        )
         self.addCleanup(running.stdout.close)
         self.addCleanup(running.wait)
         self.addCleanup(running.kill)
@@ -576,7 +607,9 @@ class Stopping(DatabaseTest):
         running.terminate()
         self.assertEqual((running.stdout.read(), running.wait(60)), ("stopped\n", 0))
         self.assertIn(status(made.id), ("ready", "pending"))
-        self.assertEqual(sql("select tries, crashes, last_token from pgqueue.queue where id = %s", made.id), [(0, 0, None)])
+        self.assertEqual(
+            sql("select tries, crashes, last_token from pgqueue.queue where id = %s", made.id), [(0, 0, None)]
+        )
         sql("delete from pgqueue.queue where id = %s", made.id)
         self.assertEqual(sql("select count(*) from pgqueue.node where state = 'alive'"), [(0,)])
 

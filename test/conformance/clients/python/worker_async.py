@@ -107,7 +107,9 @@ async def poison(payload, ctx):
 async def transaction(payload, ctx):
     effect(ctx, "started")
     async with ctx.transaction() as connection:
-        await connection.execute("insert into conformance.written (job, value) values (%s, %s)", [ctx.id, payload["value"]])
+        await connection.execute(
+            "insert into conformance.written (job, value) values (%s, %s)", [ctx.id, payload["value"]]
+        )
         if ctx.tries < payload["times"]:
             raise RuntimeError("rolled back")
 
