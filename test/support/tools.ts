@@ -11,6 +11,7 @@ const probes = {
   // what the tests of the Python client use
   psycopg: ['/usr/bin/python3', '-c', 'import psycopg, psycopg2, sqlalchemy, django, cryptography'],
   mypy: ['mypy', '--version'],
+  black: ['/usr/bin/black', '--version'],
   'python venv': ['/usr/bin/python3', '-c', 'import psycopg, ensurepip, venv, setuptools, wheel'],
   // the server's programs that replication needs; the embedded one has them not
   'postgresql-15': ['/usr/lib/postgresql/15/bin/pg_basebackup', '--version'],

@@ -17,6 +17,7 @@ from ._lease import LeaseCalls
 from ._node import Held, Node, log
 from ._process import ProcessDied, Processes
 from ._run_times import RunTimes
+from ._running import Running
 from ._statements import Lease
 from ._transaction import Transactions
 from ._unit import SLOW, Attempt, Unit
@@ -288,7 +289,7 @@ class Runner:
 
     async def _run_async(self, first: Unit) -> None:
         unit: Unit | None = first
-        running = _Running()
+        running = Running()
         while unit is not None:
             try:
                 unit.start()
@@ -331,10 +332,13 @@ class Runner:
                 settler.crash(attempt.lease, str(error))
             return
         if error is None and not isinstance(value, BaseException):
-            text, problem = encoded_result(self._settings.codec, value, attempt)
-            if problem is None:
-                unit.end_done(attempt, text)
-                return
+            try:
+                text, problem = encoded_result(self._settings.codec, value, attempt)
+                if problem is None:
+                    unit.end_done(attempt, text)
+                    return
+            except Exception as failure:  # of the codec
+                error = failure
         if attempt.phase == "over":
             if attempt.committed and error is not None:
                 log.error(
@@ -390,31 +394,3 @@ class Runner:
                 self._rests_until = now + REST
                 while self._ahead:
                     self._give_back(self._ahead.popleft())
-
-
-class _Running:
-    """The task of the event loop that runs the handlers of a slot: an abort of an attempt cancels its handler."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._task = asyncio.current_task()
-        self.attempt: Attempt | None = None
-
-    def abort(self) -> None:
-        attempt = self.attempt
-        try:
-            self._loop.call_soon_threadsafe(self._cancel, attempt)
-        except RuntimeError:
-            pass  # the loop has ended
-
-    def _cancel(self, attempt: Attempt | None) -> None:
-        if attempt is self.attempt and attempt is not None and attempt.aborted is not None and self._task is not None:
-            self._task.cancel()
-
-    def error(self, attempt: Attempt, raised: BaseException) -> BaseException:
-        """The error of an attempt whose handler has raised one; a cancellation by an abort has done its duty."""
-        if not isinstance(raised, asyncio.CancelledError):
-            return raised
-        while self._task is not None and hasattr(self._task, "uncancel") and self._task.cancelling():
-            self._task.uncancel()
-        return Aborted(attempt.aborted) if attempt.aborted is not None else raised

@@ -111,6 +111,12 @@ describe('the Python client', () => {
     expect(await ok('mypy', [...mypy, ...strict], example, { MYPYPATH: client })).toContain('Success');
   });
 
+  test.skipIf(lacks('black'))('is formatted, with all else that is Python here', async () => {
+    const folders = ['clients', 'test/conformance/clients', 'test/bench/python', 'examples/embeddings'];
+    const black = ['--check', '--config', join(client, 'pyproject.toml'), ...folders];
+    expect(await ok('/usr/bin/black', black, root)).toContain('would be left unchanged');
+  });
+
   test.skipIf(lacks('python venv'))(
     'is built as a wheel, which says hello from an empty environment',
     async () => {
