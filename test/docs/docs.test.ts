@@ -31,7 +31,7 @@ function toolsOf(blocks: readonly Block[]): readonly Tool[] {
   );
   const client = python && uses.some(({ text }) => text.includes('from pgqueue import'));
   const library = client ? 'psycopg' : 'psycopg2';
-  return [...(sql ? (['psql'] as const) : []), ...(python ? [library] as const : [])];
+  return [...(sql ? (['psql'] as const) : []), ...(python ? ([library] as const) : [])];
 }
 
 /** Two documents at a time: mostly their processes wait. */

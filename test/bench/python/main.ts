@@ -38,7 +38,9 @@ interface Drained {
 
 /** Returns the processor time, in microseconds, that a process has used so far. */
 function processorUs(pid: number): number {
-  const [, , , , , , , , , , , user, system] = readFileSync(`/proc/${pid}/stat`, 'utf8').replace(/^.*\)/, ') ').split(/ +/);
+  const [, , , , , , , , , , , user, system] = readFileSync(`/proc/${pid}/stat`, 'utf8')
+    .replace(/^.*\)/, ') ')
+    .split(/ +/);
   return (Number(user) + Number(system)) * 10_000;
 }
 
@@ -90,12 +92,17 @@ try {
     for (const [name, command] of Object.entries(workers)) {
       const { perSecond, workerUs } = await drained(database, url, command);
       rates[name]?.push(perSecond);
-      console.log(`${name.padEnd(10)} ${Math.round(perSecond)} jobs/s, ${workerUs.toFixed(1)} µs of the worker for each`);
+      console.log(
+        `${name.padEnd(10)} ${Math.round(perSecond)} jobs/s, ${workerUs.toFixed(1)} µs of the worker for each`,
+      );
     }
   }
-  const median = (name: string): number => rates[name]?.toSorted((a, b) => a - b)[Math.floor(repeat / 2)] ?? 0;
+  const median = (name: string): number =>
+    rates[name]?.toSorted((a, b) => a - b)[Math.floor(repeat / 2)] ?? 0;
   const share = median('Python') / median('TypeScript');
-  console.log(`medians: TypeScript ${Math.round(median('TypeScript'))}, Python ${Math.round(median('Python'))}: ${share.toFixed(2)}`);
+  console.log(
+    `medians: TypeScript ${Math.round(median('TypeScript'))}, Python ${Math.round(median('Python'))}: ${share.toFixed(2)}`,
+  );
   await scheduler.stop();
   await database.close();
 } finally {

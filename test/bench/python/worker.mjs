@@ -4,7 +4,11 @@ import { createWorker, stopOnSignals } from '@pgqueue/worker';
 
 /** @type {import('@standard-schema/spec').StandardSchemaV1<object>} */
 const payload = {
-  '~standard': { version: 1, vendor: 'bench', validate: (value) => ({ value: /** @type {object} */ (value) }) },
+  '~standard': {
+    version: 1,
+    vendor: 'bench',
+    validate: (value) => ({ value: /** @type {object} */ (value) }),
+  },
 };
 const nothing = () => {};
 const worker = createWorker({
