@@ -5,6 +5,7 @@ import { closeSync, existsSync, openSync, readFileSync, writeFileSync } from 'no
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { JobOptions } from '@pgqueue/core';
+import { guardGroup } from '../../packages/worker/src/executable/group-guard.ts';
 import { until as untilWithin } from '../support/until.ts';
 import type { Ground } from './ground.ts';
 import { schema } from './ground.ts';
@@ -215,21 +216,14 @@ function startProcess(
     stdio: ['ignore', out, out],
   });
   closeSync(out);
-  const { pid } = child;
-  const toGroup = (signal: NodeJS.Signals): void => {
-    if (pid === undefined) return;
-    try {
-      process.kill(-pid, signal);
-    } catch {
-      // it has ended
-    }
-  };
+  if (child.pid === undefined) throw new Error('sh could not be started');
+  const group = guardGroup(child.pid); // it ends with this process, however that ends
   const exited = once(child, 'exit').then(([code, signal]) => (code ?? signal) as ExitCode);
   return {
     node,
     exited,
-    signal: (signal) => (signal === 'SIGTERM' ? void child.kill(signal) : toGroup(signal)),
+    signal: (signal) => (signal === 'SIGTERM' ? void child.kill(signal) : group.kill(signal)),
     output: () => (existsSync(log) ? readFileSync(log, 'utf8') : ''),
-    kill: () => toGroup('SIGKILL'),
+    kill: () => group.end(),
   };
 }

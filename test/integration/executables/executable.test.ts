@@ -110,6 +110,16 @@ describe('the outcome', () => {
     expect((usual.runAfter?.getTime() ?? 0) - Date.now()).toBeGreaterThan(10_000_000);
   });
 
+  test('a program that has gone since the start: the attempt fails, and says so', async () => {
+    const path = program('exit 0');
+    await bench.worker([implement(runs, executable(path))]);
+    rmSync(path);
+    const { id } = await bench.producer.enqueueByName('run', {}, { retry: { maxTries: 1 } });
+    await bench.dispatch();
+    await until('the job to be dead', async () => (await bench.job(id)).status === 'dead');
+    expect((await bench.job(id)).lastError?.message).toMatch(/could not be started: spawn .* ENOENT$/);
+  });
+
   test('a result that does not fit the schema of the task', async () => {
     const task = defineTask({ name: 'run', payload, result: z.object({ n: z.number() }) });
     await bench.worker([implement(task, executable(program('echo \'{"n": "one"}\'')))]);
