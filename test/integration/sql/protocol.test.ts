@@ -63,10 +63,8 @@ test('names its functions with their parameters and types, and the columns that 
     );
     expect(fits, `there is no ${call}`).toBeDefined();
     if (returned === undefined || fits?.columns.length === 0) continue;
-    expect(
-      listed(returned).map((column) => column.name),
-      call,
-    ).toEqual(fits?.columns);
+    const columns = listed(returned).map((column) => column.name);
+    expect({ name, columns }).toEqual({ name, columns: fits?.columns });
   }
   const allowed = new Set(rights.worker.functions.split(' '));
   const refused = calls.map(([, name = '']) => name).filter((name) => !allowed.has(name));
