@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import psycopg
-from pgqueue import Producer, Task, Worker
+from pgqueue import Enqueued, Json, Producer, Task, Worker
+from pgqueue._json import Seconds
 
 ADMIN = os.environ.get("PGQUEUE_TEST_URL", "")
 """Everything is allowed."""
@@ -23,7 +24,7 @@ def sql(statement: str, *parameters: object) -> list[tuple[Any, ...]]:
         return cursor.fetchall() if cursor.description else []
 
 
-def until(what: str, look: Callable[[], Any], seconds: float = 60) -> Any:
+def until(what: str, look: Callable[[], Any], seconds: float = 150) -> Any:
     """Waits until ``look`` returns something true."""
     deadline = time.monotonic() + seconds
     while True:
@@ -39,11 +40,18 @@ def status(id: str) -> str | None:
     return sql("select (select status from pgqueue.job where id = %s)", id)[0][0]
 
 
+class Patient(Producer):
+    """A producer that waits for results as long as a busy machine may need."""
+
+    def result(self, job: Enqueued | str, *, timeout: Seconds = 150) -> Json:
+        return super().result(job, timeout=timeout)
+
+
 class DatabaseTest(unittest.TestCase):
     """A test with a producer, and with workers that end with it."""
 
     def setUp(self) -> None:
-        self.producer = Producer(PRODUCER)
+        self.producer = Patient(PRODUCER)
         self.addCleanup(self.producer.close)
 
     def worker(self, *tasks: Task, **options: Any) -> Worker:
