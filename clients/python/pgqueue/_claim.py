@@ -23,8 +23,6 @@ ASK = 0.1
 """After that many seconds without a claim, the scheduler is told of settled batches all the same."""
 SECOND_LOOK = 30.0
 """Seconds until the leases of an unanswered claim are released once more: a broken connection may still deliver it."""
-JOBS_MAX = 1_000
-BYTES_MAX = 32 * 1_048_576
 
 
 class Pace:
@@ -183,13 +181,9 @@ class Claimer:
             return gathered
         self._claimed_at = now
         start, whole = self._low_water.range(now)
-        rows, token = self._claim(incarnation, {"max": free, "ahead": ahead, "from": start, "reap": whole})
+        rows, full, token = self._claim(incarnation, {"max": free, "ahead": ahead, "from": start, "reap": whole})
         asked = free + ahead
-        size = sum(row.size for row in rows)
-        got = len(rows)
-        full = size >= JOBS_MAX  # the claim was cut: more work is ready
-        if full:
-            got = max(asked, got)
+        got = max(asked, len(rows)) if full else len(rows)
         if free > 0:  # beyond the free slots it took only batches, and may have left single jobs in front of them
             last = rows[:free][-1].position if rows else -1
             self._low_water.saw(last, got >= free, time.monotonic() - now)
@@ -226,7 +220,7 @@ class Claimer:
             self._node.runner.run_times.forget()
             raise
 
-    def _claim(self, incarnation: str, take: dict[str, Any]) -> tuple[list[ClaimedRow], str]:
+    def _claim(self, incarnation: str, take: dict[str, Any]) -> tuple[list[ClaimedRow], bool, str]:
         """Claims once, under a new token. A claim without a reply may have leased jobs that no node knows of."""
         self._release_unanswered()
         node, statements = self._node.settings.node, self._node.statements
@@ -234,10 +228,11 @@ class Claimer:
         self.tokens[token] += 1
         try:
             try:
-                rows = statements.claim(self._link, node, incarnation, token, take)
+                rows, full = statements.claim(self._link, node, incarnation, token, take)
             except Exception as error:
                 if not is_of_row(error):
                     raise
+                full = False
                 rows = self._read_apart(token, statements.claim_unread(self._link, node, incarnation, token, take))
         except Exception as error:
             if is_transient(error):
@@ -247,10 +242,10 @@ class Claimer:
             if sql_state(error) != NODE_ENDED:
                 raise
             self._node.presence.ended(incarnation)
-            return [], token
+            return [], False, token
         if self._node.presence.incarnation != incarnation:
-            return [], token  # these leases were lost with it
-        return rows, token
+            return [], False, token  # these leases were lost with it
+        return rows, full, token
 
     def _release_unanswered(self) -> None:
         now = time.monotonic()

@@ -9,6 +9,11 @@ from typing import Any, NamedTuple
 from ._json import plain_array, text_array
 from ._link import Link
 
+CLAIM_JOBS_MAX = 1_000
+CLAIM_BYTES_MAX = 32 * 1_048_576
+"""Limits of a claim: the SQL function ``within_bytes``."""
+UTF8_MOST = 4
+"""Most bytes of a character."""
 LOCK_MS = 200
 """Longest wait of a settlement for locks of other transactions; then the server refuses it, and nothing was changed."""
 _PATIENCE = f"(select set_config('lock_timeout', '{LOCK_MS}', true) as ms) as patience"
@@ -83,17 +88,22 @@ class Statements:
     def tell_runs(self, link: Link, node: str, incarnation: str, runs: dict[str, float]) -> None:
         link.query(f"select {self.schema}.tell_runs(%s, %s::uuid, %s::jsonb)", [node, incarnation, json.dumps(runs)])
 
-    def claim(self, link: Link, node: str, incarnation: str, token: str, take: dict[str, object]) -> list[ClaimedRow]:
-        """Takes leases in dispatch order. Commits asynchronously: a lease lost in a crash is an item ready again."""
+    def claim(
+        self, link: Link, node: str, incarnation: str, token: str, take: dict[str, object]
+    ) -> tuple[list[ClaimedRow], bool]:
+        """Takes leases in dispatch order. True: the claim was cut by its size, and more work may be ready.
+
+        Commits asynchronously: a lease lost in a crash is an item ready again.
+        """
         rows = link.query(
-            f"""select f."position", f.size, f.lease_ms, f.jobs
+            f"""select f."position", f.size, f.lease_ms, coalesce(f.jobs, '[]')
             from {_RELAXED}, lateral {self.schema}.claim_rows(%s, %s::uuid, %s::uuid, %s::jsonb) f""",
             [node, incarnation, token, json.dumps(take)],
         )
-        claimed = (
-            ClaimedRow(position, size, lease_ms, json.loads(jobs or "[]")) for position, size, lease_ms, jobs in rows
-        )
-        return sorted((row for row in claimed if row.jobs), key=lambda row: row.position)
+        size, characters = sum(row[1] for row in rows), sum(len(row[3]) for row in rows)
+        claimed = (ClaimedRow(position, size, lease_ms, json.loads(jobs)) for position, size, lease_ms, jobs in rows)
+        found = sorted((row for row in claimed if row.jobs), key=lambda row: row.position)
+        return found, size >= CLAIM_JOBS_MAX or characters * UTF8_MOST >= CLAIM_BYTES_MAX
 
     def claim_unread(self, link: Link, node: str, incarnation: str, token: str, take: dict[str, Any]) -> list[str]:
         """Claims single jobs without reading them."""
