@@ -285,14 +285,15 @@ describe('at the same time as', () => {
 
   test('settlements, claims and other producers, over the same keys in any order: no deadlock', async () => {
     const keys = Array.from({ length: 12 }, (_, n) => `u${n}`);
+    let ended = 0;
     const enqueuing = async (turn: number): Promise<void> => {
       const turned = [...keys.slice(turn), ...keys.slice(0, turn)];
       const ordered = turn % 2 === 0 ? turned : turned.toReversed();
-      for (let n = 0; n < 5; n += 1)
+      // longer where a busy machine has settled nothing yet
+      for (let n = 0; n < 5 || (ended === 0 && n < 500); n += 1)
         await producer.enqueueMany(ordered.map((key) => hello.job({ n }, unique(key))));
     };
     const enqueues = new AbortController();
-    let ended = 0;
     const dispatching = async (): Promise<void> => {
       while (!enqueues.signal.aborted) await dispatchAll();
     };
