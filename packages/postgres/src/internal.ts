@@ -119,6 +119,7 @@ export type {
   ItemFacts,
   LaneId,
   LanePart,
+  LanePlace,
   LaneRow,
   SettledBatch,
   Spot,
@@ -128,6 +129,7 @@ export type {
   TickState,
 } from './statements/tick.ts';
 export {
+  countBehind,
   firstWaiting,
   itemsBehind,
   readItemFacts,

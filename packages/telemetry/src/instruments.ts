@@ -12,7 +12,7 @@ export interface Instrument {
 export type Role = 'producer' | 'scheduler' | 'worker';
 
 /** Labels of a metric. */
-export type Label = 'queue' | 'task' | 'key' | 'flow' | 'state' | 'reason' | 'part' | 'during';
+export type Label = 'queue' | 'task' | 'key' | 'flow' | 'state' | 'reason' | 'part' | 'pool' | 'during';
 
 const ofTask: readonly Label[] = ['queue', 'task'];
 
@@ -159,6 +159,7 @@ export type GaugeName =
   | 'key_jobs'
   | 'nodes'
   | 'slots'
+  | 'wanted_slots'
   | 'oldest_snapshot_seconds'
   | 'numbers_up';
 
@@ -206,6 +207,11 @@ export const gauges: Readonly<Record<GaugeName, Instrument>> = {
     labels: ['state'],
   },
   slots: { role: 'scheduler', help: 'Slots of nodes that are alive.', labels: [] },
+  wanted_slots: {
+    role: 'scheduler',
+    help: 'Slots that each pool could use now: its work items, and those that its waiting jobs would make.',
+    labels: ['pool'],
+  },
   oldest_snapshot_seconds: {
     role: 'scheduler',
     help: 'For how long the oldest snapshot has held vacuum back.',

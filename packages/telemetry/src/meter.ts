@@ -26,6 +26,7 @@ const attributeOf: Readonly<Record<Label, string>> = {
   flow: 'pgqueue.flow',
   state: 'pgqueue.state',
   reason: 'pgqueue.reason',
+  pool: 'pgqueue.pool',
   part: 'pgqueue.part',
   during: 'pgqueue.during',
 };

@@ -30,6 +30,8 @@ export interface Numbers {
     readonly ageMs: number;
     readonly stale: boolean;
     readonly held: Readonly<Record<string, Readonly<Record<string, number>>>>;
+    /** By pool. */
+    readonly wanted?: Readonly<Record<string, number>> | null;
   } | null;
   readonly oldestSnapshotMs: number | null;
 }
@@ -62,6 +64,7 @@ export function gaugeValues(numbers: Numbers): readonly GaugeValue[] {
       })),
     ),
     ...(report === null || report.stale ? [] : heldValues(report.held, named)),
+    ...(report === null || report.stale ? [] : wantedValues(report.wanted ?? {})),
     ...(['alive', 'draining', 'overdue', 'lost'] as const).map((state) => ({
       name: 'nodes' as const,
       labels: { state },
@@ -160,4 +163,13 @@ function heldValues(
     }
   }
   return [...sums.values()];
+}
+
+/** Pools beyond {@link queuesMax} are summed. */
+function wantedValues(wanted: Readonly<Record<string, number>>): readonly GaugeValue[] {
+  const pools = Object.entries(wanted).toSorted(([, a], [, b]) => b - a);
+  const rest = pools.slice(queuesMax);
+  const shown = pools.slice(0, queuesMax);
+  if (rest.length > 0) shown.push([other, rest.reduce((sum, [, slots]) => sum + slots, 0)]);
+  return shown.map(([pool, value]) => ({ name: 'wanted_slots' as const, labels: { pool }, value }));
 }

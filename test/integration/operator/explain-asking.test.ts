@@ -150,6 +150,7 @@ describe('the report', () => {
     dispatched: 0,
     lanes: 0,
     inFlight: 0,
+    wanted: async () => ({}),
     faults: [],
     shadow: null,
     ...rest,

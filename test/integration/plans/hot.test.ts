@@ -107,6 +107,7 @@ const statements: Readonly<Record<string, readonly [string, readonly unknown[]]>
   ],
   advance_front: ['select pgqueue.advance_front()', []],
   behind: ["select * from pgqueue.behind('q0', 'k3', '{0, 5}', '{5000, 100}')", []],
+  count_behind: ["select pgqueue.count_behind('{q0, q0}', '{k3, k4}', '{0, 5}', '{5000, 100}', 100)", []],
   item_facts: ['select * from pgqueue.item_facts(array(select generate_series(1, 500)::bigint))', []],
   dispatch: [
     `select * from pgqueue.dispatch($1, $2, $3::uuid[], array_fill(null::xid, array[cardinality($3::uuid[])]),

@@ -155,6 +155,7 @@ export const statements: Readonly<
       'select name, cron from schedule',
       'select * from queue_config',
       'select * from scheduler_report',
+      'select wanted_slots()',
       'select * from queue_held',
       'select * from activity, activity_mark',
       'select id, name, state, reason from flow',

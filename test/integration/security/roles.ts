@@ -25,7 +25,7 @@ export const rights: Readonly<
   },
   scheduler: {
     functions:
-      'advance_flows answer_explain ask_explain behind count_activity dispatch expire fire_schedule item_facts items_behind job_traces key_numbers lead lose_nodes maintain_history missing_nodes note_missing_nodes open_explains promote queue_numbers reap report resign set_feed stop_jobs take_back take_explain tick tick_due tick_state trim_flows trim_history uuid_v7 wait_facts waiting_job waiting_tasks watch_leader',
+      'advance_flows answer_explain ask_explain behind count_activity count_behind dispatch expire fire_schedule item_facts items_behind job_traces key_numbers lead lose_nodes maintain_history missing_nodes note_missing_nodes open_explains promote queue_numbers reap report resign set_feed stop_jobs take_back take_explain tick tick_due tick_state trim_flows trim_history uuid_v7 wait_facts waiting_job waiting_tasks wanted_slots watch_leader',
     tables: {
       job: 'select',
       migration: 'select',
@@ -45,7 +45,7 @@ export const rights: Readonly<
     tables: { migration: 'select', node, queue_config: 'select' },
   },
   viewer: {
-    functions: 'ask_explain flow_state key_numbers queue_numbers take_explain wait_facts waiting_tasks',
+    functions: 'ask_explain flow_state key_numbers queue_numbers take_explain wait_facts waiting_tasks wanted_slots',
     tables: {
       activity: 'select',
       activity_mark: 'select',
@@ -80,7 +80,7 @@ export const rights: Readonly<
   },
   operator: {
     functions:
-      'amend ask_explain cancel cancel_flow check_job enqueue_scheduled enqueue_unique erase fits flow_results flow_state job_result key_numbers maintain_history note_action note_result peek queue_length queue_numbers reap redrive reset_node retry_fits retry_flow rewrap_dead scan signal_flow signal_job start_flow take_explain trim_history uuid_v7 wait_facts waiting_tasks',
+      'amend ask_explain cancel cancel_flow check_job enqueue_scheduled enqueue_unique erase fits flow_results flow_state job_result key_numbers maintain_history note_action note_result peek queue_length queue_numbers reap redrive reset_node retry_fits retry_flow rewrap_dead scan signal_flow signal_job start_flow take_explain trim_history uuid_v7 wait_facts waiting_tasks wanted_slots', waiting_tasks',
     tables: {
       activity: 'select',
       activity_mark: 'select',

@@ -41,6 +41,7 @@ function statusText(status: Status, output: Output): string {
       'nodes',
       `${nodes.alive} alive, ${nodes.draining} draining, ${nodes.lost} lost, ${nodes.left} left; ${nodes.slotsInUse} of ${nodes.slots} slots in use`,
     ],
+    ['wanted slots', wantedText(status.wanted)],
     ...schedulerFacts(status.scheduler),
     ...(shadow === undefined ? [] : [['shadow', shadow.line] as const]),
     ...(ofFlows === undefined ? [] : [['flows', ofFlows] as const]),
@@ -112,6 +113,11 @@ function schedulerFacts(report: StoredReport | null): readonly (readonly [string
       ? []
       : [['forecast', countsText(forecast)] as const]),
   ];
+}
+
+function wantedText(wanted: Status['wanted']): string {
+  if (wanted === null) return 'not known: no leader has reported them lately';
+  return Object.keys(wanted).length === 0 ? '0' : countsText(wanted);
 }
 
 function heldText(held: QueueStatus['held']): string | null {

@@ -47,6 +47,7 @@ const top: Top = {
   schemaVersion: 21,
   leader: { leader: 'host-1', epoch: 4, expiresInMs: 4_000 },
   scheduler: null,
+  wanted: null,
   queues: [
     {
       ...queue,

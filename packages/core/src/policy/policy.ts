@@ -61,6 +61,11 @@ export interface Watch {
    * Reports whether the plan must end with the jobs that it has. The rest of its time is for finishing it.
    */
   readonly late: () => boolean;
+  /**
+   * Set when the plan is made beside the ticks, for a snapshot that none of them sees. A policy then
+   * remembers nothing of it. Default false.
+   */
+  readonly aside?: boolean;
 }
 
 /** Reason for which a rule holds a job. */

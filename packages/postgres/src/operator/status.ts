@@ -86,6 +86,12 @@ export interface Status {
     readonly leases: number;
   };
   /**
+   * Slots that each pool could use now, as the SQL function `wanted_slots` returns them: its work items, and
+   * those that its waiting jobs would make if there were slots for them. Pools without either are missing.
+   * Null: no leader has said so within 90 seconds.
+   */
+  readonly wanted: Readonly<Record<string, number>> | null;
+  /**
    * Session of this database that holds vacuum back most. A queue suffers from an old snapshot sooner than
    * other tables.
    */
@@ -137,10 +143,15 @@ export async function readStatus(database: Database): Promise<Status> {
       slotsInUse: alive.reduce((all, { slotsInUse }) => all + slotsInUse, 0),
       leases: nodes.reduce((all, { leases }) => all + leases, 0),
     },
+    wanted: wantedIn(scheduler),
     oldestSnapshot,
     tables,
     warnings: [...warningsOf({ leader, unserved, oldestSnapshot }), ...reportWarnings(leader, scheduler)],
   };
+}
+
+function wantedIn(report: StoredReport | null): Status['wanted'] {
+  return report === null || report.stale ? null : (report.wanted ?? null);
 }
 
 function totalsOf(queues: readonly QueueInfo[]): Status['totals'] {

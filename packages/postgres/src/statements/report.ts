@@ -45,6 +45,12 @@ export interface SchedulerReport {
   readonly lanes: number;
   /** Number of work items. */
   readonly inFlight: number;
+  /**
+   * Slots that each pool could use now: its work items, and those that its waiting jobs would make if there
+   * were slots for them. A pool without either is missing. Null: the policy failed when it was asked.
+   * Missing: an earlier release wrote the report.
+   */
+  readonly wanted?: Readonly<Record<string, number>> | null;
   readonly faults: readonly ReportedFault[];
   /** Jobs, nodes and queues left out within the last minute, 100 at most. Default: none. */
   readonly unreadable?: readonly ReportedUnreadable[];

@@ -360,3 +360,25 @@ export async function readItemFacts(
   );
   return rows.map(({ flow, ...facts }) => (flow === null ? facts : { ...facts, flow }));
 }
+
+/** A place in a lane, with its lane. */
+export type LanePlace = LaneId & Spot;
+
+/** Counts the jobs that wait behind each of these places, `max` each at most. In the order of the places. */
+export async function countBehind(
+  target: Target,
+  places: readonly LanePlace[],
+  max: number,
+): Promise<readonly number[]> {
+  const [row] = await target.query<{ readonly jobs: readonly number[] }>(
+    `select ${target.schema}.count_behind($1, $2, $3, $4, $5) as jobs`,
+    [
+      places.map(({ queue }) => queue),
+      places.map(({ key }) => key),
+      places.map(({ priority }) => priority),
+      places.map(({ seq }) => seq),
+      max,
+    ],
+  );
+  return row?.jobs ?? [];
+}

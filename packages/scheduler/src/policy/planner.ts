@@ -46,6 +46,12 @@ export interface Planner {
   readonly written: (written: Written) => void;
   /** Call when the plan was not written: keeps the state from before the plan. */
   readonly dropped: () => void;
+  /**
+   * Returns a function that plans on other snapshots from the present state. Its plans are not written, and
+   * change neither the state nor what is known of the policy's failures. It returns undefined if the policy
+   * fails.
+   */
+  readonly aside: () => (snapshot: Snapshot) => CleanPlan | undefined;
   /** Explains one job; null: the policy failed. */
   readonly explain: (snapshot: Snapshot, job: Asked['job'], lane: Asked['lane']) => Explanation | null;
   /** Starts a term from the saved parts of all policies. */
@@ -89,6 +95,8 @@ interface Planning {
   readonly live: Runner;
   /** Fallback that plans if `live` fails: its own limits, FIFO per key. */
   readonly instead: Runner;
+  /** The same policy as `live`, for plans that are not written. */
+  readonly aside: Runner;
   /** The limits of queue_config alone, as a trusted policy. */
   readonly standard: Policy;
   /** True if `live` applies the standard gates itself. */
@@ -150,6 +158,10 @@ export function createPlanner(options: PlannerOptions): Planner {
       end(written);
     },
     dropped: () => end(null),
+    aside: () => {
+      const from = state;
+      return (snapshot) => planning.aside.plan(freezeSnapshot(snapshot), from);
+    },
     explain: (snapshot, job, lane) =>
       explainBy(planning, { snapshot: freezeSnapshot(snapshot), state, job, lane }),
     restore: (saved) => {
@@ -191,9 +203,22 @@ function startPlanning(running: RunnerOptions): Planning {
       name: policy.name,
       suspends: false,
     }),
+    aside: asideOf(running),
     standard,
     guarded: isGuarded(policy),
   };
+}
+
+/** Leaves out the parts that hung in a plan of `running`. What fails only beside the ticks is not reported. */
+function asideOf(running: RunnerOptions): Runner {
+  const { hung, faults, clock } = running;
+  const here = createHung(clock);
+  return createRunner({
+    ...running,
+    faults: { ...faults, report: () => {} },
+    hung: { add: here.add, avoids: (part, job) => hung.avoids(part, job) || here.avoids(part, job) },
+    aside: true,
+  });
 }
 
 /** Returns an empty plan, for the case that both the policy and its fallback fail. */

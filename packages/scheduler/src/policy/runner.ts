@@ -54,6 +54,8 @@ export interface RunnerOptions {
    * Default: true.
    */
   readonly suspends?: boolean;
+  /** True if its plans are not written: see {@link Watch.aside}. Default: false. */
+  readonly aside?: boolean;
   /** True for code of this project, which needs no time limit. */
   readonly trusted?: boolean;
 }
@@ -135,7 +137,8 @@ function callWithin<Value>(
 ): Value | undefined {
   const { pauses, hung, faults, policyName: policy, budgetMs } = running;
   if (pauses.active(part)) return undefined;
-  const watch: Watch = { part: '', job: null, avoids: hung.avoids, late: () => false };
+  const { aside = false } = running;
+  const watch: Watch = { part: '', job: null, avoids: hung.avoids, late: () => false, aside };
   const ask = (): Value => run(watch);
   const ran = running.trusted === true ? runFree(ask) : runWithin(budgetMs, ask);
   if (ran.kind === 'done') return ran.value;

@@ -1,6 +1,7 @@
 import type { HeldCounts, Observer } from '@pgqueue/core';
 import type { Database, ReportedFault, ReportedUnreadable, SchedulerReport } from '@pgqueue/postgres';
 import type { Leader } from '@pgqueue/postgres/internal';
+import type { WantedSlots } from './wanted.ts';
 import { leadershipLostState, sqlState, writeReport } from '@pgqueue/postgres/internal';
 
 /** One tick's contribution to the report. */
@@ -15,6 +16,8 @@ export interface TickFacts {
   readonly lanes: number;
   /** Jobs in flight, including those just dispatched. */
   readonly inFlight: number;
+  /** Counts the slots that each pool could use: see {@link wantedSlots}. */
+  readonly wanted: () => Promise<WantedSlots | null>;
   readonly faults: readonly ReportedFault[];
   readonly unreadable?: readonly ReportedUnreadable[];
   /** Differences of the shadow policy, as plain JSON; null: there is none. */
@@ -45,6 +48,8 @@ export interface ReporterOptions {
   readonly unchangedEveryMs?: number;
 }
 
+/** Largest share of the time that looks may take. */
+const lookShare = 0.05;
 /** Number of most recent ticks whose durations are kept for the percentiles. */
 const durationsMax = 512;
 
@@ -63,35 +68,44 @@ export function createReporter(options: ReporterOptions): Reporter {
   let latest: TickFacts | undefined;
   let written = '';
   let writtenAt = -Infinity;
+  let lookedAt = -Infinity;
+  let looked: TickFacts | undefined;
+  let pauseMs = everyMs;
   let timer: NodeJS.Timeout | undefined;
   let writing: Promise<void> | undefined;
   let stopped = false;
 
-  /** Writes now, or once `everyMs` has passed since the last report. One write at a time. */
+  /** Looks at the latest tick now, or once the pause since the last look has passed. One look at a time. */
   const arrange = (): void => {
     if (stopped || writing !== undefined || timer !== undefined || latest === undefined) return;
-    const sinceMs = performance.now() - writtenAt;
-    if (sinceMs < everyMs) {
+    if (latest === looked) return;
+    const sinceMs = performance.now() - lookedAt;
+    if (sinceMs < pauseMs) {
       timer = setTimeout(() => {
         timer = undefined;
         arrange();
-      }, everyMs - sinceMs).unref();
-    } else if (changeOf(latest, term?.dispatched) !== written || sinceMs >= unchangedEveryMs) {
-      const facts = latest;
-      writing = write(facts).finally(() => {
+      }, pauseMs - sinceMs).unref();
+    } else {
+      looked = latest;
+      writing = look(latest).finally(() => {
         writing = undefined;
         arrange();
       });
     }
   };
 
-  const write = async (facts: TickFacts): Promise<void> => {
+  /** Writes a report if it differs from the last one, or that one is old. */
+  const look = async (facts: TickFacts): Promise<void> => {
     const own = term;
     if (own === undefined) return;
-    written = changeOf(facts, own.dispatched);
-    writtenAt = performance.now();
+    lookedAt = performance.now();
     try {
-      await writeReport(options.database, facts.leader, toReport(options.policy, facts, own));
+      const wanted = await facts.wanted();
+      pauseMs = Math.max(everyMs, (performance.now() - lookedAt) / lookShare);
+      const change = changeOf(facts, own.dispatched, wanted);
+      if (change === written && lookedAt - writtenAt < unchangedEveryMs) return;
+      [written, writtenAt] = [change, lookedAt];
+      await writeReport(options.database, facts.leader, toReport(options.policy, facts, { ...own, wanted }));
     } catch (error) {
       // the next leader writes its own report
       if (sqlState(error) === leadershipLostState) return;
@@ -104,6 +118,7 @@ export function createReporter(options: ReporterOptions): Reporter {
     tick: (facts) => {
       const { epoch } = facts.leader;
       if (term?.epoch !== epoch) {
+        looked = undefined;
         term = { epoch, durations: [], ticks: 0, dispatched: 0, lastBatch: 0 };
         written = '';
       }
@@ -127,13 +142,28 @@ function note(term: Term, { durationMs, dispatched }: TickFacts): void {
 }
 
 /** Returns the content that makes a report worth writing. An idle tick alone does not. */
-function changeOf(facts: TickFacts, dispatched: number | undefined): string {
+function changeOf(facts: TickFacts, dispatched: number, wanted: WantedSlots | null): string {
   const { leader, held, forecast, lanes, inFlight, faults, unreadable, shadow } = facts;
   const { epoch } = leader;
-  return JSON.stringify([epoch, dispatched, held, forecast, lanes, inFlight, faults, unreadable, shadow]);
+  return JSON.stringify([
+    epoch,
+    dispatched,
+    held,
+    forecast,
+    lanes,
+    inFlight,
+    wanted,
+    faults,
+    unreadable,
+    shadow,
+  ]);
 }
 
-function toReport(policy: string, facts: TickFacts, { durations, ...term }: Term): SchedulerReport {
+function toReport(
+  policy: string,
+  facts: TickFacts,
+  { durations, wanted, ...term }: Term & { readonly wanted: WantedSlots | null },
+): SchedulerReport {
   const { held, forecast, lanes, inFlight, faults, unreadable, shadow } = facts;
   const sorted = durations.toSorted((a, b) => a - b);
   return {
@@ -148,6 +178,7 @@ function toReport(policy: string, facts: TickFacts, { durations, ...term }: Term
     },
     lanes,
     inFlight,
+    wanted,
     faults,
     ...(unreadable === undefined ? {} : { unreadable }),
     forecast,

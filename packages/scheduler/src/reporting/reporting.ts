@@ -5,6 +5,7 @@ import { createFlowMeter } from './throughput.ts';
 import type { Settings } from '../options.ts';
 import type { Planner } from '../policy/planner.ts';
 import { createReporter } from './report.ts';
+import { wantedSlots } from './wanted.ts';
 
 /** Publishes the leader's state: its report for `status`, and its answers to explain questions. */
 export interface Reporting {
@@ -30,6 +31,7 @@ export function startReporting(database: Database, settings: Settings, planner: 
     tick: (tick) => {
       const { leader, questions, snapshot, dispatched, settled, held, forecast, durationMs, unreadable } =
         tick;
+      const plan = planner.aside();
       flow.dispatched(dispatched.items.flatMap(({ jobs }) => jobs));
       answers.seen(leader, questions, { snapshot, dispatched, settled });
       reporter.tick({
@@ -39,7 +41,8 @@ export function startReporting(database: Database, settings: Settings, planner: 
         durationMs,
         dispatched: dispatched.count,
         lanes: snapshot.lanes.length,
-        inFlight: tick.inFlight + dispatched.count,
+        inFlight: tick.flying.count + dispatched.count,
+        wanted: () => wantedSlots(database, { ...tick, plan }),
         faults: planner.faults(),
         unreadable,
         shadow: planner.shadow(),

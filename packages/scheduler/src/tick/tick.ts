@@ -58,8 +58,9 @@ export interface TickReport {
   readonly held: HeldCounts;
   readonly forecast: SafePlan['forecast'];
   readonly snapshot: Snapshot;
-  /** Jobs in flight before this tick's dispatch. */
-  readonly inFlight: number;
+  /** Work items before this tick's dispatch. */
+  readonly flying: Flying;
+  readonly nodes: TickRead['state']['nodes'];
   readonly dispatched: Flying;
   /** Ended attempts that the policy's state does not include yet; the next snapshot contains them again. */
   readonly settled: Snapshot['settled'];
@@ -122,8 +123,8 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     tellTick(settings, snapshot, { held, written, durationMs });
     spans.written(written, durationMs);
     const { settled } = state;
-    const inFlight = flying.count;
-    const told = { leader, snapshot, held, forecast, inFlight, dispatched: written, settled, durationMs };
+    const { nodes } = state;
+    const told = { leader, snapshot, held, forecast, flying, nodes, dispatched: written, settled, durationMs };
     options.onTick({ ...told, questions: read.questions, unreadable: state.unreadable.current() });
     // refused jobs are left out of the next plan, so others may take their slots
     const atOnce = asksAgain(state, planned) || cutShort || written.count < dispatch.length;

@@ -107,16 +107,31 @@ function isAlone({ bundle }: PlannedRow, job: KnownJob, held: HeldCounts): boole
 
 /** Returns the batch size by the slowest node's measurement; faster nodes finish the batch sooner. */
 function sizeOf(pool: string, task: string, planned: number, { nodes, ready }: RowParts): number {
+  const { ms, slots, size } = measured(pool, task, nodes);
+  if (size === 1) return 1;
+  const spread = Math.max(Math.ceil((planned + ready) / Math.max(1, slots)), Math.floor(spreadMs / ms));
+  return Math.max(1, Math.min(size, spread));
+}
+
+/** Returns the size of a batch when many jobs of the task wait. */
+export function batchSizeOf(pool: string, task: string, nodes: RowParts['nodes']): number {
+  return measured(pool, task, nodes).size;
+}
+
+function measured(
+  pool: string,
+  task: string,
+  nodes: RowParts['nodes'],
+): { readonly ms: number; readonly slots: number; readonly size: number } {
   let [ms, slots] = [0, 0];
   for (const node of nodes) {
     if (node.pool !== pool || !Object.hasOwn(node.tasks, task)) continue;
     const able = node.tasks[task];
-    if (able?.batch === true || able?.isolated === true) return 1;
+    if (able?.batch === true || able?.isolated === true) return { ms: 0, slots: 0, size: 1 };
     slots += node.slots;
     if (Object.hasOwn(node.runs, task)) ms = Math.max(ms, node.runs[task] ?? 0);
   }
-  if (ms <= 0) return 1;
+  if (ms <= 0) return { ms, slots, size: 1 };
   const worth = Math.max(Math.floor(batchMs / ms), Math.min(fewMin, Math.floor(batchMaxMs / ms)));
-  const spread = Math.max(Math.ceil((planned + ready) / Math.max(1, slots)), Math.floor(spreadMs / ms));
-  return Math.max(1, Math.min(batchMax, worth, spread));
+  return { ms, slots, size: Math.max(1, Math.min(batchMax, worth)) };
 }

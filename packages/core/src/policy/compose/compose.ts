@@ -96,7 +96,11 @@ function whole(name: string, parts: Parts): Policy {
   const all = [...parts.gates, parts.order];
   const kinds = createKinds(parts.gates);
   const plan: Policy['plan'] = (snapshot, state, watch) =>
-    planParts(parts, snapshot, { state, watch, kinds });
+    planParts(parts, snapshot, {
+      state,
+      watch,
+      kinds: watch?.aside === true ? createKinds(parts.gates) : kinds,
+    });
   return {
     name,
     initial: Object.fromEntries(

@@ -1,0 +1,156 @@
+import type { Candidate, InFlight, Lane, NodeGroup, PoolSeen, Snapshot } from '@pgqueue/core';
+import { own, poolOf } from '@pgqueue/core';
+import type { LanePlace, Target, TickState } from '@pgqueue/postgres/internal';
+import { countBehind } from '@pgqueue/postgres/internal';
+import type { CleanPlan } from '../policy/validate-plan.ts';
+import type { Flying, Item } from '../state/items/item.ts';
+import { batchSizeOf } from '../tick/work-items.ts';
+import type { TickOutcome } from './explain-job.ts';
+import { afterTick } from './explain-job.ts';
+
+/** State after a tick, as far as the number of slots depends on it. */
+export interface SlotsAsked extends TickOutcome {
+  /** Work items before this tick's dispatch. */
+  readonly flying: Pick<Flying, 'items'>;
+  readonly dispatched: Flying;
+  readonly nodes: TickState['nodes'];
+  /** Plans from the state after this tick; undefined: the policy failed. */
+  readonly plan: (snapshot: Snapshot) => CleanPlan | undefined;
+}
+
+/** Slots by pool. */
+export type WantedSlots = Readonly<Record<string, number>>;
+
+/** Most waiting jobs of a pool that count. A pool that wants more is told so again when it has got these. */
+export const jobsMax = 1_000;
+
+/**
+ * Counts the slots that each pool could use now: its work items, and those that its waiting jobs would make if
+ * there were slots for them. The policy plans for endless slots, so that everything that holds jobs counts:
+ * limits up to what they allow, rates by the tokens that are left. Null: the policy failed.
+ */
+export async function wantedSlots(database: Target, asked: SlotsAsked): Promise<WantedSlots | null> {
+  const { flying, dispatched, nodes } = asked;
+  const slots = new Map<string, number>();
+  const add = (pool: string, count: number): void => void slots.set(pool, (slots.get(pool) ?? 0) + count);
+  for (const pool of slotsTaken([...flying.items, ...dispatched.items])) add(pool, 1);
+  const { snapshot } = afterTick(asked, undefined);
+  const lanes = snapshot.lanes.filter(({ jobs }) => jobs.length > 0);
+  if (lanes.length > 0) {
+    const whole = await withHidden(database, snapshot, lanes);
+    const endless = withEndlessSlots(snapshot, whole);
+    const plan = asked.plan(endless);
+    if (plan === undefined) return null;
+    for (const [pool, count] of slotsOf(plan, whole, nodes)) add(pool, count);
+  }
+  return Object.fromEntries(slots);
+}
+
+/** Yields the pool of each slot that work items take. Parts of one bundle on a node share a slot. */
+function* slotsTaken(items: readonly Item[]): Generator<string> {
+  const bundles = new Set<string>();
+  for (const { pool, bundle, node } of items) {
+    const part = bundle === null ? '' : JSON.stringify([bundle, node]);
+    if (bundle !== null && bundles.has(part)) continue;
+    bundles.add(part);
+    yield pool;
+  }
+}
+
+/**
+ * Adds the jobs that wait behind the shown ones. They are taken to be like the last shown job of their lane.
+ * Pools of which enough jobs are shown need no more.
+ */
+async function withHidden(
+  database: Target,
+  snapshot: Snapshot,
+  lanes: readonly Lane[],
+): Promise<readonly Lane[]> {
+  const shown = new Map<string, number>();
+  for (const { queue, jobs } of lanes) {
+    const pool = poolOf(snapshot, queue);
+    shown.set(pool, (shown.get(pool) ?? 0) + jobs.length);
+  }
+  const places = lanes.flatMap(({ queue, key, jobs, more }): LanePlace[] => {
+    const last = jobs.at(-1);
+    if (!more || last === undefined || (shown.get(poolOf(snapshot, queue)) ?? 0) >= jobsMax) return [];
+    return [{ queue, key, priority: last.priority, seq: last.seq }];
+  });
+  const each = Math.ceil((2 * jobsMax) / Math.max(1, places.length));
+  const counts = places.length === 0 ? [] : await countBehind(database, places, each);
+  const hidden = new Map(places.map((place, at) => [JSON.stringify([place.queue, place.key]), counts[at]]));
+  return lanes.map((lane) => {
+    if (!lane.more) return lane;
+    const count = hidden.get(JSON.stringify([lane.queue, lane.key])) ?? 0;
+    return { ...lane, jobs: [...lane.jobs, ...likeLast(lane, count)], more: false };
+  });
+}
+
+function likeLast({ jobs }: Lane, count: number): readonly Candidate[] {
+  const last = jobs.at(-1);
+  if (last === undefined) return [];
+  const { id, seq } = last;
+  return Array.from({ length: count }, (_, n) => ({ ...last, id: `${id}+${n + 1}`, seq: seq + n + 1 }));
+}
+
+/**
+ * Gives each pool room for {@link jobsMax} more jobs on its present nodes. Nodes of a pool that has none are
+ * taken to run any task. Ready items count as running, so that nothing is recalled for want of a slot.
+ */
+function withEndlessSlots(snapshot: Snapshot, lanes: readonly Lane[]): Snapshot {
+  const tasks = new Map<string, Set<string>>();
+  for (const { queue, jobs } of lanes) {
+    const pool = poolOf(snapshot, queue);
+    const known = tasks.get(pool) ?? new Set<string>();
+    for (const { task } of jobs) known.add(task);
+    tasks.set(pool, known);
+  }
+  const pools = [...tasks].map(([pool, names]): [string, PoolSeen] => {
+    const seen = own(snapshot.pools, pool)?.groups ?? [];
+    const groups = seen.length > 0 ? seen : [anyTask(names)];
+    return [pool, { groups: groups.map((group) => ({ ...group, depth: jobsMax })), ready: [] }];
+  });
+  const inFlight = snapshot.inFlight.map((item): InFlight =>
+    item.state === 'ready' ? { ...item, state: 'running' } : item,
+  );
+  return {
+    ...snapshot,
+    lanes,
+    inFlight,
+    pools: Object.fromEntries(pools),
+    batchMax: jobsMax * Math.max(1, pools.length),
+  };
+}
+
+function anyTask(names: ReadonlySet<string>): NodeGroup {
+  const versions = { min: 0, max: Number.MAX_SAFE_INTEGER };
+  return {
+    tasks: Object.fromEntries([...names].map((task) => [task, versions])),
+    slots: jobsMax,
+    depth: jobsMax,
+  };
+}
+
+/** Counts the work items that a plan's jobs make, by pool: a bundle is one, and so is a batch of short jobs. */
+function slotsOf(
+  { dispatch }: CleanPlan,
+  lanes: readonly Lane[],
+  nodes: TickState['nodes'],
+): ReadonlyMap<string, number> {
+  const jobs = new Map(lanes.flatMap((lane) => lane.jobs.map((job) => [job.id, job] as const)));
+  const slots = new Map<string, number>();
+  const kinds = new Map<string, { readonly pool: string; readonly size: number; jobs: number }>();
+  for (const { id, pool, bundle } of dispatch) {
+    const job = jobs.get(id);
+    if (job === undefined || (bundle !== undefined && bundle !== id)) continue;
+    const { task, version, alone, expiresMs } = job;
+    const name = JSON.stringify([pool, task, version]);
+    const kind = kinds.get(name) ?? { pool, size: batchSizeOf(pool, task, nodes), jobs: 0 };
+    kinds.set(name, kind);
+    // in work items: a job that goes alone is as many jobs as a batch has
+    kind.jobs += bundle !== undefined || alone === true || expiresMs !== null ? kind.size : 1;
+  }
+  for (const { pool, size, jobs: count } of kinds.values())
+    slots.set(pool, (slots.get(pool) ?? 0) + Math.ceil(count / size));
+  return slots;
+}
