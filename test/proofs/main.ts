@@ -3,6 +3,7 @@
 import { parseArgs } from 'node:util';
 import { migrate } from '@pgqueue/postgres';
 import { startServer } from '@pgqueue/postgres/testing';
+import { autoscaleRun } from './autoscale.ts';
 import { cyclesRun } from './cycles.ts';
 import { floodRun, sharesRun } from './fairness.ts';
 import { limitsRun } from './limits.ts';
@@ -52,6 +53,16 @@ const proofs: Readonly<Record<string, (wanted: Wanted) => Promise<Verdict>>> = {
     // the rate is exact on any machine; with half of it unused, or starts a second late, something is broken
     const holds = report.worst.jobs < 1e-3 && report.used >= 0.5 && report.startMs.p50 < 1_000;
     return { holds, report };
+  },
+  autoscale: async ({ url, seconds }) => {
+    const [min, slots, jobMs] = [1, 5, 200];
+    const swings = Math.max(1, Math.round(seconds / 20));
+    const report = await autoscaleRun({
+      ...{ url, swings, jobMs, slots, min },
+      ...{ burst: 500, held: 60, max: 4, everyMs: 500, downMs: 3_000 },
+    });
+    const whole = report.lost === 0 && report.done === report.enqueued;
+    return { holds: whole && report.atEnd === min && report.held.workers === 1, report };
   },
   cycles: async ({ url, seconds }) => {
     const report = await cyclesRun({ url, seconds: Math.min(seconds, 20), keys: 1 });
