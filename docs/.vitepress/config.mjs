@@ -111,6 +111,7 @@ export default defineConfig({
           'guides/dashboard',
           'guides/monitoring',
           'guides/docker',
+          'guides/kubernetes',
           'security',
           'scaling',
         ),

@@ -91,9 +91,13 @@ test('two schedulers, of which one is always left; migrations before each upgrad
   expect(named(objects, 'PodDisruptionBudget')).toEqual(['queue-pgqueue-scheduler']);
   const [job] = objects.filter(({ kind }) => kind === 'Job');
   expect(job?.metadata.annotations).toMatchObject({ 'helm.sh/hook': 'pre-install,pre-upgrade' });
-  const replicas = objects.find(({ metadata }) => metadata.name === 'queue-pgqueue-scheduler')?.spec;
-  expect(objects.some(({ kind, spec }) => kind === 'Deployment' && spec.replicas === 2)).toBe(true);
-  expect(replicas).toBeDefined();
+  const scheduler = objects.find(
+    ({ kind, metadata }) => kind === 'Deployment' && metadata.name === 'queue-pgqueue-scheduler',
+  );
+  expect(scheduler?.spec).toMatchObject({
+    replicas: 2,
+    template: { spec: { affinity: { podAntiAffinity: {} } } },
+  });
 });
 
 test('KEDA asks the database a question that it answers', async () => {

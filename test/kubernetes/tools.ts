@@ -103,5 +103,8 @@ const schemas: Readonly<Record<string, readonly [prefix: string, package_: strin
   'batch/v1': ['IoK8sApiBatchV1', 'kubernetes-models'],
   'policy/v1': ['IoK8sApiPolicyV1', 'kubernetes-models'],
   'keda.sh/v1alpha1': ['KedaShV1alpha1', '@kubernetes-models/keda'],
-  'monitoring.coreos.com/v1': ['MonitoringCoreosComV1', '@kubernetes-models/prometheus-operator'],
+  'monitoring.coreos.com/v1': [
+    'ComGithubPrometheusOperatorPrometheusOperatorPkgApisMonitoringV1',
+    '@kubernetes-models/prometheus-operator',
+  ],
 };

@@ -34,7 +34,10 @@ async function enqueue(jobs: Parameters<typeof bench.enqueue>[0]): Promise<void>
 }
 
 const configure = (columns: string, values: string): Promise<unknown> =>
-  bench.database.query(`insert into pgqueue.queue_config (queue, ${columns}) values ('default', ${values})`, []);
+  bench.database.query(
+    `insert into pgqueue.queue_config (queue, ${columns}) values ('default', ${values})`,
+    [],
+  );
 
 /** Claims whatever is ready. */
 async function running(node: TestNode, count: number): Promise<Awaited<ReturnType<TestNode['claim']>>> {

@@ -45,7 +45,8 @@ export const rights: Readonly<
     tables: { migration: 'select', node, queue_config: 'select' },
   },
   viewer: {
-    functions: 'ask_explain flow_state key_numbers queue_numbers take_explain wait_facts waiting_tasks wanted_slots',
+    functions:
+      'ask_explain flow_state key_numbers queue_numbers take_explain wait_facts waiting_tasks wanted_slots',
     tables: {
       activity: 'select',
       activity_mark: 'select',

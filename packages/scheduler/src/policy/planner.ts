@@ -209,7 +209,7 @@ function startPlanning(running: RunnerOptions): Planning {
   };
 }
 
-/** Leaves out the parts that hung in a plan of `running`. What fails only beside the ticks is not reported. */
+/** Makes the runner of plans beside the ticks. It reports no faults, and leaves out the parts that hung in either. */
 function asideOf(running: RunnerOptions): Runner {
   const { hung, faults, clock } = running;
   const here = createHung(clock);

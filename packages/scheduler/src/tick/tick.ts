@@ -122,10 +122,10 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     remember(state, settings, { room, jobs: dispatch.length, written: written.count, durationMs, looked });
     tellTick(settings, snapshot, { held, written, durationMs });
     spans.written(written, durationMs);
-    const { settled } = state;
-    const { nodes } = state;
-    const told = { leader, snapshot, held, forecast, flying, nodes, dispatched: written, settled, durationMs };
-    options.onTick({ ...told, questions: read.questions, unreadable: state.unreadable.current() });
+    const { settled, nodes } = state;
+    const told = { leader, snapshot, held, forecast, flying, nodes, settled, durationMs };
+    const { questions } = read;
+    options.onTick({ ...told, dispatched: written, questions, unreadable: state.unreadable.current() });
     // refused jobs are left out of the next plan, so others may take their slots
     const atOnce = asksAgain(state, planned) || cutShort || written.count < dispatch.length;
     const { batchMax } = snapshot;
