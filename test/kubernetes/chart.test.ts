@@ -35,7 +35,7 @@ describe.each([
     for (const object of objects) {
       expect(await tools.problems(object), `${object.kind} ${object.metadata.name}`).toEqual([]);
     }
-    const [deployment] = objects.filter(({ kind }) => kind === 'Deployment');
+    const deployment = objects.find(({ kind }) => kind === 'Deployment');
     const broken = { ...deployment, spec: { replicas: 'two' } } as unknown as Manifest;
     expect(await tools.problems(broken)).not.toEqual([]);
   });
@@ -89,7 +89,7 @@ describe.each([
 test('two schedulers, of which one is always left; migrations before each upgrade', async () => {
   const objects = await tools.render();
   expect(named(objects, 'PodDisruptionBudget')).toEqual(['queue-pgqueue-scheduler']);
-  const [job] = objects.filter(({ kind }) => kind === 'Job');
+  const job = objects.find(({ kind }) => kind === 'Job');
   expect(job?.metadata.annotations).toMatchObject({ 'helm.sh/hook': 'pre-install,pre-upgrade' });
   const scheduler = objects.find(
     ({ kind, metadata }) => kind === 'Deployment' && metadata.name === 'queue-pgqueue-scheduler',

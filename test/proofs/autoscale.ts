@@ -171,7 +171,7 @@ function startScaler(fleet: Fleet, { slots, min, max, everyMs, downMs }: Autosca
   return {
     wanted: () => seen.wanted,
     desired: () => seen.desired,
-    workers: () => names.length + [...busy].length,
+    workers: () => names.length + busy.size,
     watch: () => {
       seen.watched = 0;
       return () => seen.watched;

@@ -55,12 +55,10 @@ const proofs: Readonly<Record<string, (wanted: Wanted) => Promise<Verdict>>> = {
     return { holds, report };
   },
   autoscale: async ({ url, seconds }) => {
-    const [min, slots, jobMs] = [1, 5, 200];
+    const min = 1;
     const swings = Math.max(1, Math.round(seconds / 20));
-    const report = await autoscaleRun({
-      ...{ url, swings, jobMs, slots, min },
-      ...{ burst: 500, held: 60, max: 4, everyMs: 500, downMs: 3_000 },
-    });
+    const load = { swings, burst: 500, held: 60, jobMs: 200 };
+    const report = await autoscaleRun({ url, ...load, slots: 5, min, max: 4, everyMs: 500, downMs: 3_000 });
     const whole = report.lost === 0 && report.done === report.enqueued;
     return { holds: whole && report.atEnd === min && report.held.workers === 1, report };
   },

@@ -150,7 +150,7 @@ describe('the report', () => {
     dispatched: 0,
     lanes: 0,
     inFlight: 0,
-    wanted: async () => ({}),
+    wanted: () => Promise.resolve({}),
     faults: [],
     shadow: null,
     ...rest,

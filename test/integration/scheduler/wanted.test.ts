@@ -19,9 +19,6 @@ async function wantedSlots(pool?: string): Promise<number | null> {
   return row?.slots ?? null;
 }
 
-const wants = (slots: number | null, pool?: string): Promise<unknown> =>
-  until(`${slots} slots are wanted`, async () => (await wantedSlots(pool)) === slots);
-
 async function leads(options: Parameters<typeof bench.scheduler>[0] = {}): Promise<TestScheduler> {
   const scheduler = await bench.scheduler({ horizonMs: 0, ...options });
   await until('it leads', () => scheduler.leads);
@@ -52,17 +49,17 @@ async function running(node: TestNode, count: number): Promise<Awaited<ReturnTyp
 describe('slots that a pool could use', () => {
   test('jobs that run, are ready, or wait for a slot; after their end, none', async () => {
     await leads();
-    await wants(0);
+    await expect.poll(() => wantedSlots()).toBe(0);
     const node = await bench.node({ slots: 2 });
     await enqueue({ count: 5 });
-    await wants(5);
+    await expect.poll(() => wantedSlots()).toBe(5);
     const jobs = await running(node, 2);
     expect(await bench.count('work_queue')).toBe(2);
-    await wants(5);
+    await expect.poll(() => wantedSlots()).toBe(5);
     await node.done(jobs);
-    await wants(3);
+    await expect.poll(() => wantedSlots()).toBe(3);
     for (let left = 3; left > 0; left -= 1) await node.done(await running(node, 1));
-    await wants(0);
+    await expect.poll(() => wantedSlots()).toBe(0);
   });
 
   test('without a node, jobs wait for one; of one pool, and not of another', async () => {
@@ -70,9 +67,9 @@ describe('slots that a pool could use', () => {
     await configure('pool', `'slow'`);
     await enqueue({ count: 7 });
     await enqueue({ count: 2, queue: 'other' });
-    await wants(7, 'slow');
-    await wants(2, 'default');
-    await wants(0, 'no-such-pool');
+    await expect.poll(() => wantedSlots('slow')).toBe(7);
+    await expect.poll(() => wantedSlots('default')).toBe(2);
+    await expect.poll(() => wantedSlots('no-such-pool')).toBe(0);
   });
 
   test('jobs that no node of the pool can run would not run on more of them', async () => {
@@ -80,7 +77,7 @@ describe('slots that a pool could use', () => {
     await bench.node({ slots: 1 });
     await enqueue({ count: 3, task: 'unknown' });
     await enqueue({ count: 4, key: 'other' });
-    await wants(4);
+    await expect.poll(() => wantedSlots()).toBe(4);
   });
 
   test.each([
@@ -97,7 +94,7 @@ describe('slots that a pool could use', () => {
   ])('jobs behind the few of each key that ticks read: %s', async (_, load, expected) => {
     await leads();
     await load();
-    await wants(expected);
+    await expect.poll(() => wantedSlots()).toBe(expected);
     await bench.node({ slots: 1 });
     // the one that got a slot counts beside those that wait
     await until('one has a slot', async () => {
@@ -106,31 +103,45 @@ describe('slots that a pool could use', () => {
     });
   });
 
+  test('limits hold over all parts of what is planned at a time', async () => {
+    await leads();
+    await configure('concurrency', '700');
+    await bench.database.query(
+      `insert into pgqueue.queue (task, key) select 't', (n / 3)::text from generate_series(0, 14999) n`,
+      [],
+    );
+    await bench.hint();
+    await expect.poll(() => wantedSlots()).toBe(700);
+    await bench.database.query('update pgqueue.queue_config set concurrency = null', []);
+    await bench.hint();
+    await expect.poll(() => wantedSlots()).toBe(1_000);
+  });
+
   test('delayed jobs count when they are due, those of a paused queue not at all', async () => {
     await leads();
     await enqueue({ count: 3, runAfter: `now() + interval '1 hour'` });
     await enqueue({ count: 2 });
-    await wants(2);
+    await expect.poll(() => wantedSlots()).toBe(2);
     await configure('paused', 'true');
     await bench.hint();
-    await wants(0);
+    await expect.poll(() => wantedSlots()).toBe(0);
     await bench.database.query('update pgqueue.queue_config set paused = false', []);
     await bench.database.query('update pgqueue.queue set run_after = now() where run_after is not null', []);
     await bench.hint();
-    await wants(5);
+    await expect.poll(() => wantedSlots()).toBe(5);
   });
 
   test('a limit counts up to what it allows, with or without nodes', async () => {
     await leads();
     await configure('concurrency', '3');
     await enqueue({ count: 400 });
-    await wants(3);
+    await expect.poll(() => wantedSlots()).toBe(3);
     const node = await bench.node({ slots: 2 });
     const jobs = await running(node, 2);
-    await wants(3);
+    await expect.poll(() => wantedSlots()).toBe(3);
     await node.done(jobs);
     await running(node, 2);
-    await wants(3);
+    await expect.poll(() => wantedSlots()).toBe(3);
   });
 
   test('a limit for each key', async () => {
@@ -138,19 +149,19 @@ describe('slots that a pool could use', () => {
     await configure('key_concurrency', '2');
     for (const key of ['a', 'b', 'c']) await enqueue({ count: 50, key });
     await enqueue({ count: 1, key: 'd' });
-    await wants(7);
+    await expect.poll(() => wantedSlots()).toBe(7);
   });
 
   test('a rate counts the jobs that it lets go at this moment', async () => {
     const slow = rate({ name: 'slow', perSecond: 0.001, burst: 4 });
     await leads({ policy: policy({ gates: [slow] }) });
     await enqueue({ count: 100 });
-    await wants(4);
+    await expect.poll(() => wantedSlots()).toBe(4);
     const node = await bench.node({ slots: 10 });
     const jobs = await running(node, 4);
-    await wants(4);
+    await expect.poll(() => wantedSlots()).toBe(4);
     await node.done(jobs);
-    await wants(0);
+    await expect.poll(() => wantedSlots()).toBe(0);
   });
 
   test('jobs that go together take one slot', async () => {
@@ -158,7 +169,7 @@ describe('slots that a pool could use', () => {
     await leads({ policy: policy({ coalesce: [together] }) });
     await bench.node({ slots: 1, tasks: { t: { min: 1, max: 1, batch: true } } });
     await enqueue({ count: 30 });
-    await wants(3);
+    await expect.poll(() => wantedSlots()).toBe(3);
   });
 
   test('short jobs count as the batches that they would make', async () => {
@@ -167,7 +178,7 @@ describe('slots that a pool could use', () => {
     await bench.database.query(`update pgqueue.node set runs = '{"t": 1}'`, []);
     await enqueue({ count: 200 });
     // a batch is 25 ms of work, here 25 jobs; one job is ready for the slot
-    await wants(9);
+    await expect.poll(() => wantedSlots()).toBe(9);
   });
 
   test('a policy that plans jobs by a rule of its own, and one that fails', async () => {
@@ -181,11 +192,11 @@ describe('slots that a pool could use', () => {
     });
     await leads({ policy: policy({ gates: [even] }) });
     await enqueue({ count: 6 });
-    await wants(3);
+    await expect.poll(() => wantedSlots()).toBe(3);
     broken = true;
     await enqueue({ count: 6 });
     // a gate that fails is left out, as in the plans that are written
-    await wants(12);
+    await expect.poll(() => wantedSlots()).toBe(12);
   });
 });
 
@@ -194,7 +205,7 @@ describe('nobody knows the number', () => {
     expect(await wantedSlots()).toBeNull();
     const scheduler = await leads();
     await enqueue({ count: 1 });
-    await wants(1);
+    await expect.poll(() => wantedSlots()).toBe(1);
     await scheduler.stop();
     expect(await wantedSlots()).toBeNull();
     const [led] = await bench.database.query<{ epoch: number }>(
@@ -227,6 +238,6 @@ test('status says the same, to the unit', async () => {
   await configure('concurrency', '40');
   await enqueue({ count: 123 });
   await enqueue({ count: 17, queue: 'other' });
-  await wants(57);
+  await expect.poll(() => wantedSlots()).toBe(57);
   expect((await readStatus(bench.database)).wanted).toEqual({ default: await wantedSlots() });
 });

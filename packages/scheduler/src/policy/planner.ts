@@ -47,9 +47,9 @@ export interface Planner {
   /** Call when the plan was not written: keeps the state from before the plan. */
   readonly dropped: () => void;
   /**
-   * Returns a function that plans on other snapshots from the present state. Its plans are not written, and
-   * change neither the state nor what is known of the policy's failures. It returns undefined if the policy
-   * fails.
+   * Returns a function that plans on other snapshots, from the present state and then from that of its own
+   * last plan. Its plans are not written, and change neither the state nor what is known of the policy's
+   * failures. It returns undefined if the policy fails.
    */
   readonly aside: () => (snapshot: Snapshot) => CleanPlan | undefined;
   /** Explains one job; null: the policy failed. */
@@ -159,8 +159,12 @@ export function createPlanner(options: PlannerOptions): Planner {
     },
     dropped: () => end(null),
     aside: () => {
-      const from = state;
-      return (snapshot) => planning.aside.plan(freezeSnapshot(snapshot), from);
+      let from = state;
+      return (snapshot) => {
+        const plan = planning.aside.plan(freezeSnapshot(snapshot), from);
+        if (plan !== undefined) from = plan.state;
+        return plan;
+      };
     },
     explain: (snapshot, job, lane) =>
       explainBy(planning, { snapshot: freezeSnapshot(snapshot), state, job, lane }),

@@ -1,3 +1,4 @@
+import { setImmediate } from 'node:timers/promises';
 import type { Candidate, InFlight, Lane, NodeGroup, PoolSeen, Snapshot } from '@pgqueue/core';
 import { own, poolOf } from '@pgqueue/core';
 import type { LanePlace, Target, TickState } from '@pgqueue/postgres/internal';
@@ -6,7 +7,6 @@ import type { CleanPlan } from '../policy/validate-plan.ts';
 import type { Flying, Item } from '../state/items/item.ts';
 import { batchSizeOf } from '../tick/work-items.ts';
 import type { TickOutcome } from './explain-job.ts';
-import { afterTick } from './explain-job.ts';
 
 /** State after a tick, as far as the number of slots depends on it. */
 export interface SlotsAsked extends TickOutcome {
@@ -14,7 +14,7 @@ export interface SlotsAsked extends TickOutcome {
   readonly flying: Pick<Flying, 'items'>;
   readonly dispatched: Flying;
   readonly nodes: TickState['nodes'];
-  /** Plans from the state after this tick; undefined: the policy failed. */
+  /** Plans from the state after this tick, and after its own last plan; undefined: the policy failed. */
   readonly plan: (snapshot: Snapshot) => CleanPlan | undefined;
 }
 
@@ -23,6 +23,8 @@ export type WantedSlots = Readonly<Record<string, number>>;
 
 /** Most waiting jobs of a pool that count. A pool that wants more is told so again when it has got these. */
 export const jobsMax = 1_000;
+/** Jobs that one plan goes through. Ticks run between two of them, so none waits longer than for this. */
+const atOnceMax = 4_000;
 
 /**
  * Counts the slots that each pool could use now: its work items, and those that its waiting jobs would make if
@@ -30,20 +32,65 @@ export const jobsMax = 1_000;
  * limits up to what they allow, rates by the tokens that are left. Null: the policy failed.
  */
 export async function wantedSlots(database: Target, asked: SlotsAsked): Promise<WantedSlots | null> {
-  const { flying, dispatched, nodes } = asked;
+  const { flying, dispatched, nodes, plan, settled } = asked;
   const slots = new Map<string, number>();
   const add = (pool: string, count: number): void => void slots.set(pool, (slots.get(pool) ?? 0) + count);
   for (const pool of slotsTaken([...flying.items, ...dispatched.items])) add(pool, 1);
-  const { snapshot } = afterTick(asked, undefined);
-  const lanes = snapshot.lanes.filter(({ jobs }) => jobs.length > 0);
-  if (lanes.length > 0) {
-    const whole = await withHidden(database, snapshot, lanes);
-    const endless = withEndlessSlots(snapshot, whole);
-    const plan = asked.plan(endless);
-    if (plan === undefined) return null;
-    for (const [pool, count] of slotsOf(plan, whole, nodes)) add(pool, count);
+  const snapshot = { ...asked.snapshot, settled };
+  const counted = new Map<string, number>();
+  let inFlight: readonly InFlight[] | undefined;
+  for (const lanes of parts(snapshot.lanes, asked)) {
+    const open = lanes.filter(({ queue }) => (counted.get(poolOf(snapshot, queue)) ?? 0) < jobsMax);
+    if (open.length === 0) continue;
+    inFlight ??= [...snapshot.inFlight, ...dispatched.jobs()].map(asRunning);
+    const whole = await withHidden(database, snapshot, open);
+    const made = plan(withEndlessSlots({ ...snapshot, inFlight, lanes: whole }));
+    if (made === undefined) return null;
+    const jobs = new Map(whole.flatMap((lane) => lane.jobs.map((job) => [job.id, job] as const)));
+    for (const [pool, count] of slotsOf(made, jobs, nodes)) add(pool, count);
+    for (const { pool } of made.dispatch) counted.set(pool, (counted.get(pool) ?? 0) + 1);
+    inFlight = [...inFlight, ...planned(made, jobs, snapshot)];
+    await setImmediate();
   }
   return Object.fromEntries(slots);
+}
+
+/** Yields the lanes as they are after the tick, in parts of up to {@link atOnceMax} jobs. */
+function* parts(
+  lanes: readonly Lane[],
+  { dispatched }: Pick<SlotsAsked, 'dispatched'>,
+): Generator<readonly Lane[]> {
+  const gone = new Set(dispatched.items.flatMap(({ jobs }) => jobs.map(({ id }) => id)));
+  let part: Lane[] = [];
+  let count = 0;
+  for (const lane of lanes) {
+    const jobs = gone.size === 0 ? lane.jobs : lane.jobs.filter(({ id }) => !gone.has(id));
+    if (jobs.length === 0) continue;
+    part.push(jobs.length === lane.jobs.length ? lane : { ...lane, jobs });
+    count += jobs.length;
+    if (count < atOnceMax) continue;
+    yield part;
+    [part, count] = [[], 0];
+  }
+  if (part.length > 0) yield part;
+}
+
+/** A ready item counts as running, so that nothing is recalled for want of a slot. */
+function asRunning(item: InFlight): InFlight {
+  return item.state === 'ready' ? { ...item, state: 'running' } : item;
+}
+
+/** Returns the jobs of a plan as the next part's plan finds them. */
+function planned(
+  { dispatch }: CleanPlan,
+  jobs: ReadonlyMap<string, Candidate>,
+  { nowMs }: Snapshot,
+): readonly InFlight[] {
+  return dispatch.flatMap(({ id, pool, bundle = null }): InFlight[] => {
+    const job = jobs.get(id);
+    if (job === undefined) return [];
+    return [{ ...job, pool, bundle, state: 'running', node: null, dispatchedMs: nowMs }];
+  });
 }
 
 /** Yields the pool of each slot that work items take. Parts of one bundle on a node share a slot. */
@@ -95,11 +142,11 @@ function likeLast({ jobs }: Lane, count: number): readonly Candidate[] {
 
 /**
  * Gives each pool room for {@link jobsMax} more jobs on its present nodes. Nodes of a pool that has none are
- * taken to run any task. Ready items count as running, so that nothing is recalled for want of a slot.
+ * taken to run any task.
  */
-function withEndlessSlots(snapshot: Snapshot, lanes: readonly Lane[]): Snapshot {
+function withEndlessSlots(snapshot: Snapshot): Snapshot {
   const tasks = new Map<string, Set<string>>();
-  for (const { queue, jobs } of lanes) {
+  for (const { queue, jobs } of snapshot.lanes) {
     const pool = poolOf(snapshot, queue);
     const known = tasks.get(pool) ?? new Set<string>();
     for (const { task } of jobs) known.add(task);
@@ -110,13 +157,8 @@ function withEndlessSlots(snapshot: Snapshot, lanes: readonly Lane[]): Snapshot 
     const groups = seen.length > 0 ? seen : [anyTask(names)];
     return [pool, { groups: groups.map((group) => ({ ...group, depth: jobsMax })), ready: [] }];
   });
-  const inFlight = snapshot.inFlight.map((item): InFlight =>
-    item.state === 'ready' ? { ...item, state: 'running' } : item,
-  );
   return {
     ...snapshot,
-    lanes,
-    inFlight,
     pools: Object.fromEntries(pools),
     batchMax: jobsMax * Math.max(1, pools.length),
   };
@@ -134,10 +176,9 @@ function anyTask(names: ReadonlySet<string>): NodeGroup {
 /** Counts the work items that a plan's jobs make, by pool: a bundle is one, and so is a batch of short jobs. */
 function slotsOf(
   { dispatch }: CleanPlan,
-  lanes: readonly Lane[],
+  jobs: ReadonlyMap<string, Candidate>,
   nodes: TickState['nodes'],
 ): ReadonlyMap<string, number> {
-  const jobs = new Map(lanes.flatMap((lane) => lane.jobs.map((job) => [job.id, job] as const)));
   const slots = new Map<string, number>();
   const kinds = new Map<string, { readonly pool: string; readonly size: number; jobs: number }>();
   for (const { id, pool, bundle } of dispatch) {
