@@ -102,7 +102,7 @@ const schemas: Readonly<Record<string, readonly [prefix: string, package_: strin
   'apps/v1': ['IoK8sApiAppsV1', 'kubernetes-models'],
   'batch/v1': ['IoK8sApiBatchV1', 'kubernetes-models'],
   'policy/v1': ['IoK8sApiPolicyV1', 'kubernetes-models'],
-  'keda.sh/v1alpha1': ['KedaShV1alpha1', '@kubernetes-models/keda'],
+  'keda.sh/v1alpha1': ['ComGithubKedacoreKedaV2ApisKedaV1alpha1', '@kubernetes-models/keda'],
   'monitoring.coreos.com/v1': [
     'ComGithubPrometheusOperatorPrometheusOperatorPkgApisMonitoringV1',
     '@kubernetes-models/prometheus-operator',
