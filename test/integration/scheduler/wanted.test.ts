@@ -1,8 +1,10 @@
 import { gate, policy, rate } from '@pgqueue/core';
-import type { SchedulerReport, Status } from '@pgqueue/postgres';
+import type { SchedulerReport } from '@pgqueue/postgres';
 import { readStatus } from '@pgqueue/postgres/internal';
 import { afterEach, describe, expect, test } from 'vitest';
+import { cliOf } from '../../support/cli.ts';
 import { opened } from '../../support/database.ts';
+import { scrape } from '../../support/metrics.ts';
 import type { TestNode, TestScheduler } from './support.ts';
 import { openBench, until } from './support.ts';
 
@@ -231,13 +233,18 @@ describe('nobody knows the number', () => {
   });
 });
 
-test('status says the same, to the unit', async () => {
-  await leads();
-  const none: Status['wanted'] = {};
-  expect((await readStatus(bench.database)).wanted ?? none).toEqual(none);
+test('status, the command line and metrics say the same, to the unit', async () => {
+  const { healthPort } = await leads({ health: { port: 0, host: '127.0.0.1' } });
   await configure('concurrency', '40');
   await enqueue({ count: 123 });
   await enqueue({ count: 17, queue: 'other' });
   await expect.poll(() => wantedSlots()).toBe(57);
-  expect((await readStatus(bench.database)).wanted).toEqual({ default: await wantedSlots() });
+  const { wanted } = await readStatus(bench.database);
+  expect(wanted).toEqual({ default: 57 });
+  const { text, json } = await cliOf(() => bench.test.url).ask('status');
+  expect(json).toMatchObject({ wanted });
+  expect(text).toMatch(/^wanted slots +default 57$/m);
+  await expect
+    .poll(async () => (await scrape(healthPort)).values.get('pgqueue_wanted_slots{pool="default"}'))
+    .toBe(57);
 });

@@ -60,6 +60,7 @@ export const statements: Readonly<
       `select * from lead('l', 1000), lateral report('l', epoch, '{}')`,
       `select * from lead('l', 1000), lateral answer_explain('l', epoch, 1, '{}')`,
       'select open_explains(0)',
+      `select count_behind('{q}', '{k}', '{0}', '{0}', 10), wanted_slots()`,
       `select waiting_job(${id})`,
       `select wait_facts(${id}, 1)`,
       `select ask_explain(${id})`,
