@@ -40,6 +40,14 @@ describe.each([
     expect(await tools.problems(broken)).not.toEqual([]);
   });
 
+  test('no object has a field that Kubernetes does not know', async () => {
+    const objects = await tools.render(...values);
+    expect(await tools.unknownFields(objects)).toBe('');
+    const [first, ...rest] = objects;
+    const misspelt = { ...first, speck: {} } as unknown as Manifest;
+    expect(await tools.unknownFields([misspelt, ...rest])).toMatch(/speck\S* does not exist/);
+  });
+
   test('pods have no privileges, nothing to write to, and bounds', async () => {
     const all = pods(await tools.render(...values));
     expect(all.length).toBeGreaterThan(2);

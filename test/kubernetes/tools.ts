@@ -11,6 +11,8 @@ const run = promisify(execFile);
 
 export const chart = fileURLToPath(new URL('../../docker/helm/pgqueue', import.meta.url));
 
+const tsc = fileURLToPath(new URL('../../node_modules/.bin/tsc', import.meta.url));
+
 /** An object of the cluster, as far as the tests look into it. */
 export interface Manifest {
   readonly apiVersion: string;
@@ -45,6 +47,8 @@ export interface Tools {
   readonly render: (...args: readonly string[]) => Promise<readonly Manifest[]>;
   /** Returns what is wrong with an object by the schema of its kind. @throws {Error} its kind has no schema */
   readonly problems: (object: Manifest) => Promise<readonly string[]>;
+  /** Returns the fields that Kubernetes does not know, as the compiler finds them by the types of each kind. */
+  readonly unknownFields: (objects: readonly Manifest[]) => Promise<string>;
   readonly remove: () => void;
 }
 
@@ -81,6 +85,20 @@ export async function installTools(): Promise<Tools> {
     problems: async (object) => {
       const { validate } = await load<{ validate: Validate }>(join(folder, 'node_modules', schemaOf(object)));
       return validate(object) ? [] : (validate.errors ?? []).map((error) => JSON.stringify(error));
+    },
+    unknownFields: async (objects) => {
+      const file = join(folder, 'objects.ts');
+      const typed = objects.map(({ apiVersion, kind }, at) => {
+        const [, package_ = ''] = schemas[apiVersion] ?? [];
+        return `import type { I${kind} as T${at} } from '${package_}/${apiVersion}';`;
+      });
+      const values = objects.map((object, at) => `export const o${at}: T${at} = ${JSON.stringify(object)};`);
+      writeFileSync(file, [...typed, ...values].join('\n'));
+      const options = ['--noEmit', '--strict', '--module', 'nodenext', '--skipLibCheck', '--types', ''];
+      return run(tsc, [...options, file], { cwd: folder }).then(
+        () => '',
+        ({ stdout }: { readonly stdout: string }) => stdout,
+      );
     },
     remove: () => rmSync(folder, { recursive: true, force: true }),
   };
