@@ -81,7 +81,7 @@ export const rights: Readonly<
   },
   operator: {
     functions:
-      'amend ask_explain cancel cancel_flow check_job enqueue_scheduled enqueue_unique erase fits flow_results flow_state job_result key_numbers maintain_history note_action note_result peek queue_length queue_numbers reap redrive reset_node retry_fits retry_flow rewrap_dead scan signal_flow signal_job start_flow take_explain trim_history uuid_v7 wait_facts waiting_tasks wanted_slots', waiting_tasks',
+      'amend ask_explain cancel cancel_flow check_job enqueue_scheduled enqueue_unique erase fits flow_results flow_state job_result key_numbers maintain_history note_action note_result peek queue_length queue_numbers reap redrive reset_node retry_fits retry_flow rewrap_dead scan signal_flow signal_job start_flow take_explain trim_history uuid_v7 wait_facts waiting_tasks wanted_slots',
     tables: {
       activity: 'select',
       activity_mark: 'select',
