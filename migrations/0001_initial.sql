@@ -9,15 +9,27 @@ set local check_function_bodies = off;
 -- functions/ids.sql
 
 -- Makes a UUID v7 for plain SQL inserts (clients make their own): 48 bits of milliseconds, then version,
--- variant and 74 random bits.
+-- variant and 74 random bits. In an installation that has a number, the first ten bits after the variant are the
+-- number. Security definer: whoever may insert a job need not read the table.
 create function uuid_v7() returns uuid
-  language sql volatile parallel safe
+  language sql volatile parallel safe security definer
   set search_path from current
 as $$
   select encode(
     substring(int8send((extract(epoch from clock_timestamp()) * 1000)::bigint) from 3)
-      || set_byte(substring(r from 7), 0, (get_byte(r, 6) & 15) | 112), 'hex')::uuid
-  from (select uuid_send(gen_random_uuid()) as r) random
+      || case when i.number is null then t.bits
+              else set_byte(set_byte(t.bits, 2, 128 | (i.number >> 4)), 3, ((i.number & 15) << 4) | (get_byte(t.bits, 3) & 15)) end, 'hex')::uuid
+  from (select set_byte(substring(r.bits from 7), 0, (get_byte(r.bits, 6) & 15) | 112) as bits
+        from (select uuid_send(gen_random_uuid()) as bits) r) t
+  left join installation i on i.only_row
+$$;
+
+-- Returns the number of the installation that an id names. An id that was made without a number names any one.
+create function installation_of(p_id uuid) returns integer
+  language sql immutable strict parallel safe
+  set search_path from current
+as $$
+  select ((get_byte(b.bytes, 8) & 63) << 4) | (get_byte(b.bytes, 9) >> 4) from (select uuid_send(p_id) as bytes) b
 $$;
 
 -- tables/activity.sql
@@ -254,6 +266,34 @@ create table dead_letter (
 );
 create index dead_letter_flow on dead_letter (flow, step) where flow is not null;
 create index dead_letter_died on dead_letter (died, id);
+
+-- tables/installation.sql
+
+-- Number and name of this installation among several that a router knows, one row; empty: it stands alone. changes
+-- counts the changes of route, which all take this row's lock: so they commit in the order of their numbers.
+create table installation (
+  only_row boolean     primary key default true check (only_row),
+  number   smallint    not null check (number between 0 and 1023),
+  name     text        not null check (name ~ '^[a-z0-9][a-z0-9_-]{0,62}$'),
+  created  timestamptz not null default clock_timestamp(),
+  changes  bigint      not null default 0
+) with (fillfactor = 50);
+
+-- Keys whose home is not the one that their hash says. Each installation keeps a copy; the row of the greatest
+-- version counts. moving_from: the installation that still has jobs of the key, while state is moving.
+-- change: the count of installation.changes at which the row was written here, so that readers ask for newer ones.
+create table route (
+  key          text collate "C" primary key check (key <> '' and length(key) <= 200),
+  installation smallint    not null check (installation between 0 and 1023),
+  version      bigint      not null check (version > 0),
+  moving_from  smallint    check (moving_from between 0 and 1023),
+  state        text        not null default 'settled' check (state in ('settled', 'moving')),
+  updated      timestamptz not null default clock_timestamp(),
+  change       bigint      not null,
+  check ((state = 'moving') = (moving_from is not null))
+);
+create index route_change on route (change);
+comment on table route is 'Homes of keys that were moved. Written by set_route alone; a copy in each installation.';
 
 -- tables/leader.sql
 
@@ -2282,6 +2322,107 @@ end
 $$;
 
 select maintain_history();
+
+-- functions/installation/identity.sql
+
+-- Gives this installation its number and its name, or changes them. Another number is refused once jobs or flows
+-- have ids with the present one: routers would look for them elsewhere. Returns created, changed or unchanged.
+-- The search reads all ids, which an operator does once.
+create function init_installation(p_number integer, p_name text) returns text
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+declare
+  v_old installation;
+begin
+  lock table installation in share row exclusive mode;
+  select * into v_old from installation;
+  if not found then
+    insert into installation (number, name) values (p_number, p_name);
+    return 'created';
+  elsif v_old.number = p_number and v_old.name = p_name then
+    return 'unchanged';
+  elsif v_old.number <> p_number and (
+      exists (select from queue q where installation_of(q.id) = v_old.number)
+      or exists (select from history h where installation_of(h.id) = v_old.number)
+      or exists (select from dead_letter d where installation_of(d.id) = v_old.number)
+      or exists (select from flow f where installation_of(f.id) = v_old.number)) then
+    raise exception 'this is installation %, and jobs have ids with that number', v_old.number
+      using errcode = '55000', hint = 'Keep the number. Only an installation without jobs of its own can get another one.';
+  end if;
+  update installation set number = p_number, name = p_name;
+  return 'changed';
+end
+$$;
+
+-- functions/installation/route.sql
+
+-- Returns the advisory lock of a key: enqueues through a router share it, set_route takes it alone. 1,024 locks for
+-- all keys, so that a large batch takes few.
+create function route_lock(p_key text) returns bigint
+  language sql stable
+  set search_path from current
+as $$
+  select hashtextextended(current_schema() || ':route', abs(hashtext(p_key) % 1024))
+$$;
+
+-- Checks the keys of an enqueue that came through a router, a part of its statement: refuses it with PQ004 if a key
+-- has its home elsewhere by a route that is newer than the one the router knows. p_versions: the version that the
+-- router knows of each key; 0: none. p_ids: ids that an earlier try may have written. The detail of the refusal
+-- names those of them that are known here, so that the router enqueues only the others elsewhere.
+--
+-- Safe because: the lock is held until the enqueue commits, and set_route waits for it. After set_route, no job of
+-- the key is enqueued here by a router that does not know of it. Each statement of this function sees what was
+-- committed while it waited. Served by route's primary key.
+create function at_home(p_keys text[], p_versions bigint[], p_ids uuid[] default null) returns integer
+  language plpgsql volatile security definer
+  set search_path from current
+  set enable_seqscan = off
+as $$
+declare
+  v_route route;
+begin
+  perform pg_advisory_xact_lock_shared(l.lock)
+  from (select distinct route_lock(k.key) as lock from unnest(p_keys) as k (key) where k.key <> '' order by 1) l;
+  select r.* into v_route
+  from unnest(p_keys, p_versions) as k (key, version) join route r on r.key = k.key
+  where r.version > k.version and r.installation <> (select i.number from installation i where i.only_row)
+  limit 1;
+  if found then
+    raise exception 'key % has moved to installation %', v_route.key, v_route.installation
+      using errcode = 'PQ004', detail = jsonb_build_object('key', v_route.key, 'installation', v_route.installation, 'version', v_route.version,
+        'known', (select coalesce(jsonb_agg(x.id), '[]') from unnest(p_ids) as x (id)
+                  where exists (select from queue q where q.id = x.id) or exists (select from ended_jobs(array[x.id]))
+                     or exists (select from flow f where f.id = x.id)))::text;
+  end if;
+  return 1;
+end
+$$;
+
+-- Writes this installation's copy of the route of a key, unless it has the same version or a newer one. Returns
+-- whether it wrote. Waits for enqueues of the key that are under way; later ones see the new route.
+-- Set routes of several keys in transactions of their own: together they can deadlock with an enqueue of both.
+create function set_route(p_key text, p_installation integer, p_version bigint, p_moving_from integer default null) returns boolean
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+declare
+  v_change bigint;
+begin
+  update installation set changes = changes + 1 returning changes into v_change;
+  if not found then
+    raise exception 'this installation has no number' using errcode = '55000', hint = 'Give it one: pgqueue installations init --number N --name NAME.';
+  end if;
+  perform pg_advisory_xact_lock(route_lock(p_key));
+  insert into route as r (key, installation, version, moving_from, state, change)
+  values (p_key, p_installation, p_version, p_moving_from, case when p_moving_from is null then 'settled' else 'moving' end, v_change)
+  on conflict (key) do update
+  set installation = excluded.installation, version = excluded.version, moving_from = excluded.moving_from, state = excluded.state,
+      updated = clock_timestamp(), change = excluded.change
+  where r.version < excluded.version;
+  return found;
+end
+$$;
 
 -- functions/job.sql
 

@@ -11,6 +11,13 @@ export type ErrorCode =
    * be room later.
    */
   | 'too_many_pending'
+  /** For the router: the key has its home in another installation, which `data` names; it enqueues there. */
+  | 'moved'
+  /**
+   * For the caller: an installation did not do its part. `data.installation` names it, or `data.failed` all that
+   * failed; the others have done theirs.
+   */
+  | 'installation'
   /** For the operator: the database's schema is missing, too old or too new for this package. */
   | 'schema_version'
   /** For the operator: another live node uses this node id. */

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { isUuid, uuidV7 } from './ids.ts';
+import { installationOf, isUuid, uuidV7 } from './ids.ts';
 
 const bytes = fc.uint8Array({ minLength: 10, maxLength: 10 });
 const time = fc.integer({ min: 0, max: 0xffff_ffff_ffff });
@@ -36,6 +36,20 @@ test('all the random bits are used', () => {
       const fixed = bit < 4 || bit === 16 || bit === 17; // bits that the version and the variant overwrite
       const other = random.map((byte, index) => (index === bit >> 3 ? byte ^ (0x80 >> (bit & 7)) : byte));
       expect(uuidV7(1, random) === uuidV7(1, other)).toBe(fixed);
+    }),
+  );
+});
+
+test('names its installation, and keeps its time and all other random bits', () => {
+  fc.assert(
+    fc.property(time, bytes, fc.integer({ min: 0, max: 1023 }), (unixMs, random, number) => {
+      const id = uuidV7(unixMs, random, number);
+      const plain = uuidV7(unixMs, random);
+      expect(isUuid(id)).toBe(true);
+      expect(id).toMatch(/^.{14}7.{4}[89ab]/);
+      expect(installationOf(id)).toBe(number);
+      expect(installationOf(id.toUpperCase())).toBe(number);
+      expect(id.slice(0, 19) + id.slice(22)).toBe(plain.slice(0, 19) + plain.slice(22));
     }),
   );
 });

@@ -61,7 +61,7 @@ export { signal, timer } from './flow/step.ts';
 export type { FlowOptions } from './flow/to-flow-row.ts';
 export type { Logger, Observer, PgQueueEvent } from './events.ts';
 export { allObservers, logObserver } from './events.ts';
-export { uuidV7 } from './ids.ts';
+export { installationOf, uuidV7 } from './ids.ts';
 export type { PolicyOptions } from './policy/compose/compose.ts';
 export type { Coalesce } from './policy/parts.ts';
 export { policy } from './policy/compose/compose.ts';

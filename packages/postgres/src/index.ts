@@ -21,6 +21,8 @@ export type { JobExplanation } from './operator/explain/explain.ts';
 export type { Breach, Invariant } from './operator/doctor/invariants.ts';
 export type { StepWait, WaitingStep } from './operator/explain/flow-waits.ts';
 export type { FlowExplanation, FlowRetry, FlowsOperator } from './operator/flows.ts';
+export type { InstallationOperator } from './operator/installation.ts';
+export type { InstallationIdentity } from './statements/installation.ts';
 export type { CancelAllOptions, CancelledJobs, JobCount, UnfinishedFilter } from './operator/cancel-all.ts';
 export type { JobsOperator, Verdicts, WaitOptions } from './operator/jobs.ts';
 export type { Actor } from './dashboard/audit.ts';

@@ -22,7 +22,10 @@ export type { Ask } from './operator/explain/explain.ts';
 export { explainJob } from './operator/explain/explain.ts';
 export { grouped, waitingSteps, waitingText, waitText } from './operator/explain/flow-waits.ts';
 export { breaches, invariants } from './operator/doctor/invariants.ts';
+export { identityShape } from './operator/installation.ts';
 export { operatorOf } from './operator/operator.ts';
+export type { Route, RouteChanges } from './statements/installation.ts';
+export { readIdentity, readRoutes, setRoute } from './statements/installation.ts';
 export type { Remedies } from './operator/explain/reasons.ts';
 export { keyText, rateText, reasonText } from './operator/explain/reasons.ts';
 export type { ShareOptions } from './operator/share.ts';
@@ -37,6 +40,7 @@ export {
   keyPendingState,
   leadershipLostState,
   lockedState,
+  movedState,
   nodeEndedState,
   sqlState,
   wasRolledBack,
@@ -47,6 +51,7 @@ export { readTraces } from './reads/traces.ts';
 export { peekJobs, queueLength, scanJobs } from './reads/waiting.ts';
 export type * from './connection/tables.ts';
 export { latestSlot, nextSlot, scheduleProblems } from './calendar/slots.ts';
+export type { SchemaFacts } from './connection/schema.ts';
 export { checkSchemaName, checkSchemaVersion, defaultSchema, schemaVersion } from './connection/schema.ts';
 export type { ClaimInput } from './statements/claim.ts';
 export { claim, claimUnread, readLeased } from './statements/claim.ts';
@@ -56,7 +61,7 @@ export type { EndedRow, RowLease } from './statements/batches.ts';
 export { releaseRows, settleRows, takeApart, takeOut, tellRuns } from './statements/batches.ts';
 export type { Dispatched, DispatchInput, Supposition } from './statements/dispatch.ts';
 export { dispatch, loadPolicyState, setFeed, takeBack } from './statements/dispatch.ts';
-export type { EnqueueInput } from './statements/enqueue/enqueue.ts';
+export type { EnqueueInput, KeyVersions } from './statements/enqueue/enqueue.ts';
 export { enqueueAndHint, enqueueJobs } from './statements/enqueue/enqueue.ts';
 export { columnsToCopy, copyJobs } from './statements/enqueue/enqueue-copy.ts';
 export type { FlowStarted, FlowState, SignalInFlow } from './statements/flow/start.ts';

@@ -10,6 +10,7 @@ import {
   unreachable,
 } from '@pgqueue/core/internal';
 import { carrying, sendingOf, traceSend } from '@pgqueue/telemetry/internal';
+import type { Ids } from './ids.ts';
 import type { TraceSource } from './rows.ts';
 import { toRow, toRows } from './rows.ts';
 
@@ -58,6 +59,9 @@ export interface WriteOptions {
 
 export interface EnqueuerParts {
   readonly write: Write;
+  /** Checks the schema before the first write. */
+  readonly check: () => Promise<void>;
+  readonly ids: Ids;
   readonly trace: TraceSource | undefined;
   readonly observe: Observer;
   readonly codec: Codec | undefined;
@@ -68,18 +72,34 @@ export interface EnqueuerParts {
 
 /** Checks jobs, writes them, and tells of them. */
 export function createEnqueuer(parts: EnqueuerParts): Enqueuer {
-  const { trace, underWay, codec } = parts;
+  const { trace, ids, underWay, codec } = parts;
+  const made = { trace, makeId: ids.make };
 
-  const send = async (plain: readonly JobRow[], again: boolean): Promise<readonly Enqueued[]> => {
-    if (parts.isClosed()) throw new PgQueueError('configuration', 'this producer was closed');
-    if (plain.length === 0) return [];
+  const write = (plain: readonly JobRow[], again: boolean): Promise<readonly Enqueued[]> => {
     const rows = encodedRows(codec, plain);
     const rebound = codec === undefined ? undefined : reboundTo(codec, { plain, rows });
-    const writing = traceSend(
+    return traceSend(
       () => sendingOf(rows),
       (carried) => parts.write(carried === undefined ? rows : carrying(rows, carried), { again, rebound }),
       (written) => written.map(({ id }) => id),
     );
+  };
+
+  const send = async (
+    make: () => Promise<readonly JobRow[]>,
+    again: boolean,
+  ): Promise<readonly Enqueued[]> => {
+    let rows = await make();
+    if (parts.isClosed()) throw new PgQueueError('configuration', 'this producer was closed');
+    if (rows.length === 0) return [];
+    const settling = ids.settle(parts.check);
+    const writing =
+      settling === undefined
+        ? write(rows, again)
+        : settling.then(async (anew) => {
+            if (anew) rows = await make();
+            return write(rows, again);
+          });
     underWay.add(writing);
     try {
       const enqueued = await writing;
@@ -91,7 +111,7 @@ export function createEnqueuer(parts: EnqueuerParts): Enqueuer {
   };
 
   const one = async (job: NewJob): Promise<Enqueued> => {
-    const [enqueued] = await send([await toRow(job, trace)], job.options.id !== undefined);
+    const [enqueued] = await send(async () => [await toRow(job, made)], job.options.id !== undefined);
     if (enqueued === undefined) throw new PgQueueError('invariant', 'an enqueue got no answer');
     return enqueued;
   };
@@ -107,7 +127,7 @@ export function createEnqueuer(parts: EnqueuerParts): Enqueuer {
     enqueueMany: async <const Jobs extends readonly NewJob[]>(jobs: Jobs) => {
       checkJobList(jobs, 'enqueueMany');
       const again = jobs.some(({ options }) => options.id !== undefined);
-      return (await send(await toRows(jobs, trace), again)) as EnqueuedOf<Jobs>;
+      return (await send(() => toRows(jobs, made), again)) as EnqueuedOf<Jobs>;
     },
     enqueueByName: async (name, payload, given = {}) => {
       const job = { task: name, payload, payloadVersion: 1, check: unchecked };

@@ -5,7 +5,7 @@ import { encodedFlow, encodedSignal, toFlowRow, toSignalValue } from '@pgqueue/c
 import type { FlowStarted } from '@pgqueue/postgres/internal';
 import type { FlowEnd, FlowEnds } from './flow-ends.ts';
 import type { ResultOptions } from './results.ts';
-import { makeId, signalFlowId } from '@pgqueue/postgres/internal';
+import { signalFlowId } from '@pgqueue/postgres/internal';
 import { sendingOf, traceSend } from '@pgqueue/telemetry/internal';
 import type { EnqueuerParts } from './enqueuer.ts';
 import { tell } from './enqueuer.ts';
@@ -71,7 +71,7 @@ export interface FlowParts extends Omit<EnqueuerParts, 'write'> {
 
 /** Checks flows, starts them, and tells of them. */
 export function createFlowStarter({ writing, ended, ...parts }: FlowParts): FlowStarter {
-  const { underWay, codec } = parts;
+  const { ids, underWay, codec } = parts;
 
   const send = async <Result>(write: () => Promise<Result>): Promise<Result> => {
     if (parts.isClosed()) throw new PgQueueError('configuration', 'this producer was closed');
@@ -102,7 +102,11 @@ export function createFlowStarter({ writing, ended, ...parts }: FlowParts): Flow
 
   return {
     start: async (flow, options = {}) => {
-      const row = encodedFlow(codec, await toFlowRow(flow, options, makeId));
+      const make = (): Promise<FlowRow> => toFlowRow(flow, options, ids.make);
+      let plain = await make();
+      const anew = await ids.settle(() => send(parts.check));
+      if (anew === true) plain = await make();
+      const row = encodedFlow(codec, plain);
       const { id, outcome } = await started(carriedBy(row, sourceTrace(parts.trace)));
       return { id, outcome, ended: (given) => ended(id, given) };
     },

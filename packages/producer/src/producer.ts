@@ -4,6 +4,7 @@ import { allObservers } from '@pgqueue/core';
 import { aCodec, aFlag, aFunction, optional, optionProblems } from '@pgqueue/core/internal';
 import { throwProblems } from '@pgqueue/core/internal';
 import type { Database, DatabaseOptions, Executor, PgQueryable } from '@pgqueue/postgres';
+import type { KeyVersions } from '@pgqueue/postgres/internal';
 import {
   checkSchemaName,
   checkSchemaVersion,
@@ -18,6 +19,7 @@ import { createMetrics } from '@pgqueue/telemetry';
 import type { Enqueuer } from './enqueuer.ts';
 import { createEnqueuer } from './enqueuer.ts';
 import { createFlowEnds } from './flow-ends.ts';
+import { createIds } from './ids.ts';
 import type { FlowStarter } from './flows.ts';
 import { createFlowStarter } from './flows.ts';
 import { createLateHints } from './late-hints.ts';
@@ -93,6 +95,21 @@ const shape: Shape<ProducerOptions> = {
  * @throws {PgQueueError} `configuration`
  */
 export function createProducer(options: ProducerOptions): Producer {
+  return makeProducer(options);
+}
+
+/**
+ * A producer of one installation of a router. Its enqueues outside of transactions check that it is the home of their
+ * keys.
+ * @param versions the version of the route that the router knows of a key
+ * @throws {PgQueueError} `configuration`; later `moved`: `data.ids` has the ids that the jobs would have had, and
+ * `data.known` those of them that are known there from an earlier try
+ */
+export function createRoutedProducer(options: ProducerOptions, versions: KeyVersions): Producer {
+  return makeProducer(options, versions);
+}
+
+function makeProducer(options: ProducerOptions, versions?: KeyVersions): Producer {
   checkOptions(options);
   const { notify = true, trace, codec } = options;
   const { observe: measure } = createMetrics({ role: 'producer', prometheus: false });
@@ -105,10 +122,11 @@ export function createProducer(options: ProducerOptions): Producer {
   let closing: Promise<void> | undefined;
   let verified = false;
   let leaderless: { readonly stop: () => void } | undefined;
-  const common = { trace, observe, codec, underWay, isClosed: () => closing !== undefined };
+  const ids = createIds();
+  const common = { trace, observe, codec, ids, underWay, isClosed: () => closing !== undefined };
 
   const check = async (executor: Executor): Promise<void> => {
-    await checkSchemaVersion(executor, schema);
+    ids.learn((await checkSchemaVersion(executor, schema)).installation);
     verified = true;
     if (database !== undefined && closing === undefined)
       leaderless ??= warnWithoutLeader(database, { isIdle: () => true });
@@ -125,8 +143,8 @@ export function createProducer(options: ProducerOptions): Producer {
   const results = createResults(waiting, codec);
   const ends = createFlowEnds(waiting);
   const producing = (writing: WritePath): Enqueuer & FlowStarter => ({
-    ...createEnqueuer({ ...common, write: writing.write }),
-    ...createFlowStarter({ ...common, writing, ended: ends.ended }),
+    ...createEnqueuer({ ...common, write: writing.write, check: writing.check }),
+    ...createFlowStarter({ ...common, writing, check: writing.check, ended: ends.ended }),
   });
 
   const close = async (): Promise<void> => {
@@ -140,7 +158,9 @@ export function createProducer(options: ProducerOptions): Producer {
 
   return {
     ...producing(
-      database === undefined ? writingNowhere : writingOutside({ database, hints, observe, verify }),
+      database === undefined
+        ? writingNowhere
+        : writingOutside({ database, hints, observe, verify, versions }),
     ),
     with: (tx) => producing(writingWithin({ ...toExecutor(tx), schema }, { verify, hint: lateHints?.send })),
     result: results.result,

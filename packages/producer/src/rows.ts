@@ -2,14 +2,16 @@ import type { NewJob, TraceContext } from '@pgqueue/core';
 import type { FlowRow, JobRow } from '@pgqueue/core/internal';
 import { PgQueueError } from '@pgqueue/core';
 import { isTraceparent, toJobRow, toJobRows } from '@pgqueue/core/internal';
-import { makeId } from '@pgqueue/postgres/internal';
 import { carrying } from '@pgqueue/telemetry/internal';
 
 /** Gives the trace context of what runs now; what it throws is dropped. */
 export type TraceSource = () => Partial<TraceContext> | undefined;
 
 /** One job as its row; a promise where its schema is asynchronous. @throws {PgQueueError} `invalid_job` */
-export function toRow(job: NewJob, trace: TraceSource | undefined): JobRow | Promise<JobRow> {
+export function toRow(
+  job: NewJob,
+  { trace, makeId }: { readonly trace: TraceSource | undefined; readonly makeId: () => string },
+): JobRow | Promise<JobRow> {
   const needs = Object.keys(job.needs ?? {});
   if (needs.length > 0) {
     throw new PgQueueError(
@@ -25,8 +27,11 @@ export function toRow(job: NewJob, trace: TraceSource | undefined): JobRow | Pro
  * A batch as its rows: all of them, or none.
  * @throws {PgQueueError} `invalid_job`; names the jobs by their index, with everything that is wrong with each
  */
-export function toRows(jobs: readonly NewJob[], trace: TraceSource | undefined): Promise<readonly JobRow[]> {
-  return toJobRows(jobs, (job) => toRow(job, trace));
+export function toRows(
+  jobs: readonly NewJob[],
+  parts: Parameters<typeof toRow>[1],
+): Promise<readonly JobRow[]> {
+  return toJobRows(jobs, (job) => toRow(job, parts));
 }
 
 function traced(job: NewJob, trace: TraceSource | undefined): NewJob {

@@ -2,7 +2,7 @@ import type { Enqueued, Observer } from '@pgqueue/core';
 import type { FlowRow, JobRow } from '@pgqueue/core/internal';
 import { PgQueueError } from '@pgqueue/core';
 import type { Database, Executor } from '@pgqueue/postgres';
-import type { FlowStarted, Hints, SignalInFlow, Target } from '@pgqueue/postgres/internal';
+import type { FlowStarted, Hints, KeyVersions, SignalInFlow, Target } from '@pgqueue/postgres/internal';
 import {
   columnsToCopy,
   copyJobs,
@@ -24,6 +24,8 @@ export interface WritePath {
   readonly start: (row: FlowRow) => Promise<FlowStarted>;
   readonly signal: (given: SignalInFlow) => Promise<Signalled>;
   readonly signalJob: (given: Parameters<typeof signalJob>[1]) => Promise<Signalled>;
+  /** Checks the schema, and so learns the installation's number. */
+  readonly check: () => Promise<void>;
 }
 
 /** Answer to a signal. */
@@ -38,17 +40,21 @@ export function writingOutside(parts: {
   readonly hints: Hints | undefined;
   readonly observe: Observer;
   readonly verify: Verify;
+  /** Given by a router, which is told of jobs of other installations by `moved`, with the ids that they would have had. */
+  readonly versions?: KeyVersions | undefined;
 }): WritePath {
-  const { database, hints, observe, verify } = parts;
+  const { database, hints, observe, verify, versions } = parts;
+  const home = versions === undefined ? {} : { versions };
   const hint = hints?.send;
 
   const writeNew = async (rows: readonly JobRow[]): Promise<readonly Enqueued[]> => {
     const [row] = rows;
     const facts = row === undefined || rows.length > 1 ? null : hintFacts(row);
     if (row !== undefined && facts !== null && hints?.ride() === true)
-      return enqueueOne(database, hints, row, facts);
-    const columns = columnsToCopy(rows);
-    const writing = columns === undefined ? enqueueJobs(database, rows) : copyJobs(database, rows, columns);
+      return enqueueOne(database, hints, row, { facts, versions });
+    const columns = versions === undefined ? columnsToCopy(rows) : undefined;
+    const writing =
+      columns === undefined ? enqueueJobs(database, rows, home) : copyJobs(database, rows, columns);
     return hinting(hint, writing);
   };
 
@@ -64,25 +70,34 @@ export function writingOutside(parts: {
 
   return {
     write: (rows, { again, rebound }) =>
-      repeat(async (repeated) => {
-        if (rebound !== undefined)
-          return hinting(hint, enqueueInOne(database, rows, { again: again || repeated, rebound }));
-        if (again || repeated) return hinting(hint, enqueueJobs(database, rows, { again: true }));
-        try {
-          return await writeNew(rows);
-        } catch (error) {
-          // the ids are new: a pool that was given, or something on the way, has sent the statement twice
-          if (!isIdTaken(error)) throw error;
-          return hinting(hint, enqueueJobs(database, rows, { again: true }));
-        }
-      }),
+      telling(
+        rows,
+        repeat(async (repeated) => {
+          if (rebound !== undefined) {
+            const options = { ...home, again: again || repeated, rebound };
+            return hinting(hint, enqueueInOne(database, rows, options));
+          }
+          if (again || repeated) return hinting(hint, enqueueJobs(database, rows, { ...home, again: true }));
+          try {
+            return await writeNew(rows);
+          } catch (error) {
+            // the ids are new: a pool that was given, or something on the way, has sent the statement twice
+            if (!isIdTaken(error)) throw error;
+            return hinting(hint, enqueueJobs(database, rows, { ...home, again: true }));
+          }
+        }),
+      ),
     start: async (row) => {
-      const started = await repeat(() => startFlow(database, row));
+      const started = await telling(
+        [row],
+        repeat(() => startFlow(database, row, versions)),
+      );
       if (started.outcome !== 'kept') hint?.();
       return started;
     },
     signal: (given) => repeat(() => signalFlow(database, given)),
     signalJob: (given) => repeat(() => signalJob(database, given)),
+    check: () => repeat(() => Promise.resolve()),
   };
 }
 
@@ -110,6 +125,7 @@ export function writingWithin(
       await verify(target);
       return signalJob(target, given);
     },
+    check: async () => verify(target),
   };
 }
 
@@ -119,12 +135,15 @@ export const writingNowhere: WritePath = {
   start: () => Promise.reject(noDatabase('enqueue')),
   signal: () => Promise.reject(noDatabase('enqueue')),
   signalJob: () => Promise.reject(noDatabase('enqueue')),
+  check: () => Promise.reject(noDatabase('enqueue')),
 };
+
+type BoundOptions = WriteOptions & { readonly versions?: KeyVersions };
 
 function enqueueInOne(
   database: Database,
   rows: readonly JobRow[],
-  options: WriteOptions,
+  options: BoundOptions,
 ): Promise<readonly Enqueued[]> {
   return database.transaction((client) =>
     enqueueBound({ ...fromPg(client), schema: database.schema }, rows, options),
@@ -138,9 +157,9 @@ function enqueueInOne(
 async function enqueueBound(
   target: Target,
   rows: readonly JobRow[],
-  { again, rebound }: WriteOptions,
+  { again, rebound, versions }: BoundOptions,
 ): Promise<readonly Enqueued[]> {
-  const enqueued = await enqueueJobs(target, rows, { again });
+  const enqueued = await enqueueJobs(target, rows, { again, ...(versions && { versions }) });
   if (rebound === undefined) return enqueued;
   const taken = takenOver(rows, enqueued);
   const written = await enqueueJobs(
@@ -164,6 +183,20 @@ function takenOver(
     last.set(JSON.stringify([task, unique.key]), took ? { index, id } : undefined);
   }
   return [...last.values()].filter((one) => one !== undefined);
+}
+
+/** Adds their ids to the refusal of jobs of another installation: they are enqueued there under the same. */
+async function telling<Result>(
+  rows: readonly { readonly id: string }[],
+  writing: Promise<Result>,
+): Promise<Result> {
+  try {
+    return await writing;
+  } catch (error) {
+    if (!(error instanceof PgQueueError) || error.code !== 'moved') throw error;
+    const data = { ...error.data, ids: rows.map(({ id }) => id) };
+    throw new PgQueueError('moved', error.message, { data, cause: error.cause });
+  }
 }
 
 /** Sends a hint when jobs were written. */
@@ -190,11 +223,11 @@ async function enqueueOne(
   database: Database,
   hints: Hints,
   row: JobRow,
-  facts: string,
+  given: Parameters<typeof enqueueAndHint>[2],
 ): Promise<readonly Enqueued[]> {
   let hinted = false;
   try {
-    hinted = await enqueueAndHint(database, row, facts);
+    hinted = await enqueueAndHint(database, row, given);
     return [{ id: row.id, outcome: 'enqueued' }];
   } finally {
     hints.rode(hinted);

@@ -143,6 +143,12 @@ const ofOperator: Calls = {
   'schedules.resume': (x) => [() => operator.schedules.resume(x)],
   'schedules.remove': (x) => [() => operator.schedules.remove(x)],
   'schedules.runNow': (x) => [() => operator.schedules.runNow(x)],
+  'installation.get': () => [() => operator.installation.get()],
+  'installation.init': (x) => [
+    () => operator.installation.init(x),
+    () => operator.installation.init({ number: x, name: 'a' }),
+    () => operator.installation.init({ number: 1, name: x }),
+  ],
   status: () => [() => operator.status()],
   top: (x) => ['keys', 'slowest'].map((name) => () => operator.top({ [name]: x })),
   explain: (x) => [

@@ -17,6 +17,9 @@ export const statements: Readonly<
       `select * from enqueue_unique('[{"n": 0, "task": "hello", "unique_key": "u"}, {"n": 1, "task": "hello", "unique_key": "u", "mode": "supersede"}]')`,
       'select uuid_v7()',
       'select version from migration',
+      'select number from installation',
+      'select * from route',
+      `select at_home(array['k'], array[0], ${ids})`,
       'select has_leader()',
       `select * from job_result(${ids})`,
       `select key_taken(array['00000000-0000-8000-8000-000000000001'::uuid])`,
@@ -32,6 +35,9 @@ export const statements: Readonly<
       'select * from history',
       'select * from dead_letter',
       `select * from cancel(${ids})`,
+      `select init_installation(1, 'a')`,
+      `select set_route('k', 1, 1)`,
+      `insert into route (key, installation, version, change) values ('k', 1, 1, 1)`,
       `select ask_explain(${id})`,
       `select wait_facts(${id}, 1)`,
       `select recall(${ids})`,
@@ -204,6 +210,7 @@ export const statements: Readonly<
   },
   operator: {
     can: [
+      `select init_installation(1, 'a'), set_route('k', 2, 1), at_home(array['j'], array[0])`,
       'select payload from queue',
       'select checkpoint from queue',
       'select result from history',

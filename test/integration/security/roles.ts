@@ -17,9 +17,11 @@ export const rights: Readonly<
 > = {
   producer: {
     functions:
-      'check_job enqueue_unique fits flow_state has_leader job_result key_taken retry_fits signal_flow signal_job start_flow uuid_v7',
+      'at_home check_job enqueue_unique fits flow_state has_leader job_result key_taken retry_fits signal_flow signal_job start_flow uuid_v7',
     tables: {
+      installation: 'select',
       migration: 'select',
+      route: 'select',
       queue: `insert(${enqueued}) select(created id seq)`,
     },
   },
@@ -28,7 +30,9 @@ export const rights: Readonly<
       'advance_flows answer_explain ask_explain behind count_activity count_behind dispatch expire fire_schedule item_facts items_behind job_traces key_numbers lead lose_nodes maintain_history missing_nodes note_missing_nodes open_explains promote queue_numbers reap report resign set_feed stop_jobs take_back take_explain tick tick_due tick_state trim_flows trim_history uuid_v7 wait_facts waiting_job waiting_tasks wanted_slots watch_leader',
     tables: {
       job: 'select',
+      installation: 'select',
       migration: 'select',
+      route: 'select',
       node,
       overview: 'select',
       policy_state: 'select',
@@ -42,7 +46,13 @@ export const rights: Readonly<
   worker: {
     functions:
       'ack add_jobs claim claim_rows crash_job extend fan_out flow_state give_up has_leader heartbeat_node held_leases job_result leased leave_node nack need_results needs_of own_results peek queue_length reap register_node release release_claim release_rows report_progress save_checkpoint scan settle settle_rows snooze suspend_job take_out tell_runs unlocked_jobs uuid_v7',
-    tables: { migration: 'select', node, queue_config: 'select' },
+    tables: {
+      installation: 'select',
+      migration: 'select',
+      node,
+      queue_config: 'select',
+      route: 'select',
+    },
   },
   viewer: {
     functions:
@@ -60,7 +70,9 @@ export const rights: Readonly<
       flow_step: 'select',
       history: 'select(errors finished flow id key node outcome queue started step task)',
       job: 'select',
+      installation: 'select',
       migration: 'select',
+      route: 'select',
       node,
       overview: 'select',
       policy_state: 'select',
@@ -81,7 +93,7 @@ export const rights: Readonly<
   },
   operator: {
     functions:
-      'amend ask_explain cancel cancel_flow check_job enqueue_scheduled enqueue_unique erase fits flow_results flow_state job_result key_numbers maintain_history note_action note_result peek queue_length queue_numbers reap redrive reset_node retry_fits retry_flow rewrap_dead scan signal_flow signal_job start_flow take_explain trim_history uuid_v7 wait_facts waiting_tasks wanted_slots',
+      'amend ask_explain at_home cancel cancel_flow check_job enqueue_scheduled enqueue_unique erase fits flow_results flow_state init_installation job_result key_numbers maintain_history note_action note_result peek queue_length queue_numbers reap redrive reset_node retry_fits retry_flow rewrap_dead scan set_route signal_flow signal_job start_flow take_explain trim_history uuid_v7 wait_facts waiting_tasks wanted_slots',
     tables: {
       activity: 'select',
       activity_mark: 'select',
@@ -100,7 +112,9 @@ export const rights: Readonly<
       history_trim: 'select',
       job: 'select',
       leader_session: 'select',
+      installation: 'select',
       migration: 'select',
+      route: 'select',
       node: 'select',
       node_session: 'select',
       overview: 'select',
@@ -122,4 +136,4 @@ export const rights: Readonly<
 };
 /** Functions that others call, and that check nothing themselves. */
 export const ownersAlone =
-  'advance_front advance_locked advance_set assert_leader assert_modes assert_read_committed assert_tasks audit_kept backoff_ms batches_from begin_anew cancel_superseded charged_by_death check_later_jobs config_mark count_slice count_tallies crash crash_all end_node ended_jobs ended_numbers enqueuers fail_flow flow_failed flows_due_ms follow forget_explains fresh_bundles gone_nodes held_sessions hold_session holds_true in_batch is_of_row items_from judge_again keep_leader_session keep_node_session lanes_to_read leader_gone lease_all lease_items legible lock_unique_keys look make_due make_expired need_met next_suspect node_sessions node_takes note_ends note_move note_reached page_of_lanes put_jobs ready_batches recall refuse_crowds release_jobs revive set_aside settle_done settle_mixed signal_flow_of single_rows spread spread_held spread_ready stop_flow tables_place take_apart waiting_numbers wake_waiters walk_lanes watch_crowds with_error within_bytes';
+  'advance_front advance_locked advance_set assert_leader assert_modes assert_read_committed assert_tasks audit_kept backoff_ms batches_from begin_anew cancel_superseded charged_by_death check_later_jobs config_mark count_slice count_tallies crash crash_all end_node ended_jobs ended_numbers enqueuers fail_flow flow_failed flows_due_ms follow forget_explains fresh_bundles gone_nodes held_sessions hold_session holds_true in_batch installation_of is_of_row items_from judge_again keep_leader_session keep_node_session lanes_to_read leader_gone lease_all lease_items legible lock_unique_keys look make_due make_expired need_met next_suspect node_sessions node_takes note_ends note_move note_reached page_of_lanes put_jobs ready_batches recall refuse_crowds release_jobs revive route_lock set_aside settle_done settle_mixed signal_flow_of single_rows spread spread_held spread_ready stop_flow tables_place take_apart waiting_numbers wake_waiters walk_lanes watch_crowds with_error within_bytes';

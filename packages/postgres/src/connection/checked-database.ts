@@ -11,8 +11,8 @@ import { checkSchemaVersion } from './schema.ts';
  */
 export function checkedDatabase(database: Database): Database {
   const { schema, pool } = database;
-  let checked: Promise<void> | undefined;
-  const ready = (): Promise<void> =>
+  let checked: Promise<unknown> | undefined;
+  const ready = (): Promise<unknown> =>
     (checked ??= checkSchemaVersion(database, schema).catch((error: unknown) => {
       checked = undefined;
       throw error;

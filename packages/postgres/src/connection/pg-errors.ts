@@ -22,6 +22,8 @@ export const nodeEndedState = 'PQ001';
 export const leadershipLostState = 'PQ002';
 /** SQLSTATE raised at an insert: its queue takes no more jobs of that key (`key_pending`). */
 export const keyPendingState = 'PQ003';
+/** SQLSTATE raised at an enqueue through a router: the key has its home in another installation. */
+export const movedState = 'PQ004';
 
 /** SQLSTATE: another transaction held a lock for longer than `lock_timeout`. */
 export const lockedState = '55P03';

@@ -39,19 +39,32 @@ export function checkSchemaName(schema: string): string {
   return schema;
 }
 
+/** Facts of an installation that its schema check reads. */
+export interface SchemaFacts {
+  /** Number among the installations that a router knows, 0 to 1023; null: it stands alone. */
+  readonly installation: number | null;
+}
+
 /**
  * Refuses a schema that is missing, older than this package needs, or newer with incompatible changes.
  * @throws {PgQueueError} `schema_version`, saying which of the two to upgrade
  */
-export async function checkSchemaVersion(executor: Executor, schema: string): Promise<void> {
+export async function checkSchemaVersion(executor: Executor, schema: string): Promise<SchemaFacts> {
   const refuse = (message: string, data: object = {}): never => {
     throw new PgQueueError('schema_version', message, { data: { schema, ...data } });
   };
   const migrating = schema === defaultSchema ? '"pgqueue migrate"' : `"pgqueue migrate --schema ${schema}"`;
-  let found: { readonly version: number | null; readonly breaking: number | null } | undefined;
+  let found:
+    | {
+        readonly version: number | null;
+        readonly breaking: number | null;
+        readonly installation: number | null;
+      }
+    | undefined;
   try {
-    [found] = await executor.query<{ version: number | null; breaking: number | null }>(
-      `select max(version) as version, max(version) filter (where not compatible) as breaking from ${schema}.migration`,
+    [found] = await executor.query<NonNullable<typeof found>>(
+      `select max(version) as version, max(version) filter (where not compatible) as breaking,
+              (select number from ${schema}.installation)::integer as installation from ${schema}.migration`,
       [],
     );
   } catch (error) {
@@ -73,4 +86,5 @@ export async function checkSchemaVersion(executor: Executor, schema: string): Pr
       { version },
     );
   }
+  return { installation: found?.installation ?? null };
 }

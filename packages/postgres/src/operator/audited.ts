@@ -28,7 +28,7 @@ export function withAudit(database: Database, operator: Operator, actor: Actor):
       const value = await work();
       return { value, result: resultOf(value) };
     });
-  const { queues, nodes, schedules, doctor } = operator;
+  const { queues, nodes, schedules, installation, doctor } = operator;
   return {
     ...operator,
     jobs: auditedJobs(operator.jobs, note),
@@ -73,6 +73,15 @@ export function withAudit(database: Database, operator: Operator, actor: Actor):
           { action: 'schedule.run_now', target: name },
           () => schedules.runNow(name),
           (job) => ({ job }),
+        ),
+    },
+    installation: {
+      ...installation,
+      init: (identity) =>
+        note(
+          { action: 'installation.init', details: { ...identity } },
+          () => installation.init(identity),
+          (outcome) => ({ outcome }),
         ),
     },
     doctor: (options) =>

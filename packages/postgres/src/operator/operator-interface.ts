@@ -13,6 +13,7 @@ import type { DeadOperator } from './dead.ts';
 import type { Diagnosis } from './doctor/doctor.ts';
 import type { JobExplanation } from './explain/explain.ts';
 import type { FlowsOperator } from './flows.ts';
+import type { InstallationOperator } from './installation.ts';
 import type { JobsOperator } from './jobs.ts';
 import type { Status } from './status.ts';
 import type { Top } from './top.ts';
@@ -104,6 +105,7 @@ export interface Operator {
      */
     readonly runNow: (name: string) => Promise<string>;
   };
+  readonly installation: InstallationOperator;
   readonly status: () => Promise<Status>;
   /**
    * Same as `status`, with the keys that have the most jobs, the jobs that have run the longest, and the

@@ -36,6 +36,7 @@ import { diagnose } from './doctor/doctor.ts';
 import { answerWithinMs, askLeader } from './explain/ask.ts';
 import { explainJob } from './explain/explain.ts';
 import { operateFlows } from './flows.ts';
+import { operateInstallation } from './installation.ts';
 import { operateJobs } from './jobs.ts';
 import { readStatus } from './status.ts';
 import { readTop } from './top.ts';
@@ -93,13 +94,14 @@ export function operatorOf(database: Database, codec?: Codec): Operator {
       },
     },
     schedules: operateSchedules(database, codec),
+    installation: operateInstallation(database),
     status: () => readStatus(database),
     top: (options) => readTop(database, options),
     explain: (id, { waitMs = answerWithinMs } = {}) =>
       explainJob(database, id, (job) => askLeader(database, job, waitMs)),
     recorded: (options) => listRecorded(database, options),
     doctor: (options) => diagnose(database, options),
-    check: () => checkSchemaVersion(database, database.schema),
+    check: async () => void (await checkSchemaVersion(database, database.schema)),
     close: database.close,
   };
 }

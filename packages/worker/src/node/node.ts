@@ -186,7 +186,8 @@ async function reach(
     for (let failures = 1; ; failures += 1) {
       signal.throwIfAborted();
       try {
-        return await checkSchemaVersion(database, database.schema);
+        await checkSchemaVersion(database, database.schema);
+        return;
       } catch (error) {
         if (!isTransient(error)) throw error;
         waiting.failed(error);

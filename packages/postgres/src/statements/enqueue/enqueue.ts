@@ -3,7 +3,7 @@ import type { JobRow } from '@pgqueue/core/internal';
 import { PgQueueError } from '@pgqueue/core';
 import { channelName } from '../../hints/hints.ts';
 import { hintPayload } from '../../hints/hinted-job.ts';
-import { sqlState } from '../../connection/pg-errors.ts';
+import { movedState, sqlState } from '../../connection/pg-errors.ts';
 import { columnsOf } from './enqueue-columns.ts';
 import { jobJson } from './job-json.ts';
 import type { Target } from '../../connection/target.ts';
@@ -15,7 +15,12 @@ export interface EnqueueInput {
    * ids of jobs that have ended since count as repeated, too, as far back as history reaches. Default false.
    */
   readonly again?: boolean;
+  /** Given by a router: the statement checks that this installation is the home of the jobs' keys. */
+  readonly versions?: KeyVersions;
 }
+
+/** Version of the route that a router knows of a key; 0: none. */
+export type KeyVersions = (key: string) => number;
 
 /**
  * Enqueues any number of jobs with one statement, all or none; resolves to the outcome of each, in input
@@ -32,25 +37,28 @@ export interface EnqueueInput {
  * a task, of 1,000, takes 1.4 µs of Node and 8.9 µs of the server as array literals, but 0.1 and 8.4 µs as
  * texts that are split, with the task as one value. Columns whose values are all the default are left out.
  * One row takes a plain VALUES, which is 20 µs faster than any FROM.
- * @throws {PgQueueError} `invalid_job` if a payload takes more room as jsonb than the table allows
+ * @throws {PgQueueError} `invalid_job` if a payload takes more room as jsonb than the table allows; `moved` if
+ * `versions` are given and a key has its home elsewhere: then nothing was enqueued
  */
 export async function enqueueJobs(
   target: Target,
   jobs: readonly JobRow[],
-  { again = false }: EnqueueInput = {},
+  { again = false, versions }: EnqueueInput = {},
 ): Promise<readonly Enqueued[]> {
   const [first] = jobs;
   if (first === undefined) return [];
   if (jobs.length === 1 && first.unique === null && !again) {
-    const { text, values } = singleInsert(target.schema, first);
+    const { text, values } = singleInsert(target.schema, first, { versions });
     await explaining(() => target.query(text, values));
     return [{ id: first.id, outcome: 'enqueued' }];
   }
   const rows = again ? [] : jobs.filter(({ unique }) => unique === null);
   const unique = again ? jobs : jobs.filter((job) => job.unique !== null);
   const values: (string | null)[] = [];
-  const insert = rows.length === 0 ? '' : insertStatement(target.schema, rows, values);
-  const call = unique.length === 0 ? '' : uniqueCall(target.schema, unique, again, values);
+  const home = versions === undefined ? '' : homeCall(target.schema, { jobs, versions, again }, values);
+  const insert = rows.length === 0 ? '' : insertStatement(target.schema, rows, values, home);
+  const call =
+    unique.length === 0 ? '' : uniqueCall(target.schema, unique, again, values) + (insert === '' ? home : '');
   const answers = await explaining(() => target.query<EnqueueRow>(textOf(insert, call), values));
   const answered: Enqueued[] = [];
   for (const { id, n, outcome } of answers) {
@@ -70,11 +78,15 @@ export async function enqueueJobs(
  * Enqueues one job whose id was made for this call, and notifies schedulers when it commits; resolves to
  * whether they are notified. Commits that carry a hint wait for each other, so only one carries one at a
  * time: if another is under way, the job is enqueued without a hint.
- * @param facts the job's facts, from `hintFacts`
+ * @param given `facts`: the job's facts, from `hintFacts`
  * @throws {PgQueueError} as {@link enqueueJobs}
  */
-export async function enqueueAndHint(target: Target, row: JobRow, facts: string): Promise<boolean> {
-  const { text, values } = singleInsert(target.schema, row, true);
+export async function enqueueAndHint(
+  target: Target,
+  row: JobRow,
+  { facts, versions }: { readonly facts: string; readonly versions?: KeyVersions | undefined },
+): Promise<boolean> {
+  const { text, values } = singleInsert(target.schema, row, { hints: true, versions });
   try {
     const [answer] = await explaining(() =>
       target.query<{ readonly hinted: boolean }>(text, [
@@ -87,7 +99,7 @@ export async function enqueueAndHint(target: Target, row: JobRow, facts: string)
   } catch (error) {
     // the server's queue of hints is full, since a listening session does not read them
     if (sqlState(error) !== '54000') throw error;
-    await enqueueJobs(target, [row]);
+    await enqueueJobs(target, [row], versions === undefined ? {} : { versions });
     return false;
   }
 }
@@ -109,8 +121,8 @@ interface EnqueueRow {
 }
 
 /**
- * Turns errors of the table's checks into errors for the caller.
- * @throws {PgQueueError} `invalid_job`, `too_many_pending`
+ * Turns errors of the table's checks, and of `at_home`, into errors for the caller.
+ * @throws {PgQueueError} `invalid_job`, `too_many_pending`, `moved`
  */
 export async function explaining<Result>(enqueue: () => Promise<Result>): Promise<Result> {
   try {
@@ -132,8 +144,47 @@ export async function explaining<Result>(enqueue: () => Promise<Result>): Promis
         { cause: error },
       );
     }
+    if (sqlState(error) === movedState) throw movedError(error);
     throw error;
   }
+}
+
+/** Error of an enqueue through a router that came to the wrong installation. */
+function movedError(error: unknown): PgQueueError {
+  const { message, detail } = error as { readonly message: string; readonly detail?: string };
+  return new PgQueueError(
+    'moved',
+    `${message}: nothing was enqueued here; read the routes again, and enqueue there`,
+    { data: JSON.parse(detail ?? '{}') as Readonly<Record<string, unknown>>, cause: error },
+  );
+}
+
+/**
+ * Returns a further member of a FROM list, which refuses the statement if a key has its home elsewhere. Its order
+ * among the members does not matter: it fails the whole statement.
+ * @param again the refusal tells which of the jobs are known
+ */
+export function homeCall(
+  schema: string,
+  {
+    jobs,
+    versions,
+    again = false,
+  }: {
+    readonly jobs: readonly { readonly id: string; readonly key: string }[];
+    readonly versions: KeyVersions;
+    readonly again?: boolean;
+  },
+  values: (string | null)[],
+): string {
+  const keys = [...new Set(jobs.map(({ key }) => key))];
+  const lists = [
+    [arrayLiteral(keys), 'text[]'],
+    [arrayLiteral(keys.map((key) => String(versions(key)))), 'bigint[]'],
+    [again ? arrayLiteral(jobs.map(({ id }) => id)) : null, 'uuid[]'],
+  ] as const;
+  const given = lists.map(([list, type]) => `$${values.push(list)}::text::${type}`);
+  return `, ${schema}.at_home(${given.join(', ')}) home`;
 }
 
 /**
@@ -144,18 +195,22 @@ const singleInserts = new Map<string, string>();
 function singleInsert(
   schema: string,
   row: JobRow,
-  hints = false,
+  { hints = false, versions }: { readonly hints?: boolean; readonly versions?: KeyVersions | undefined } = {},
 ): { readonly text: string; readonly values: readonly (string | null)[] } {
   const used = columnsOf([row]);
   const values: (string | null)[] = [];
-  let key = `${schema}${hints ? ' +' : ''}`;
+  let key = `${schema}${hints ? ' +' : ''}${versions === undefined ? '' : ' @'}`;
   for (const { name, sources } of used) {
     key += ` ${name}`;
     for (const { value } of sources) values.push(value(row));
   }
+  const columns = values.length;
+  if (versions !== undefined) homeCall(schema, { jobs: [row], versions }, values);
   let text = singleInserts.get(key);
   if (text === undefined) {
-    const insert = insertStatement(schema, [row], []);
+    const before = Array.from({ length: columns }, () => null);
+    const home = versions === undefined ? '' : homeCall(schema, { jobs: [row], versions }, before);
+    const insert = insertStatement(schema, [row], [], home);
     text = hints ? hintingInsert(insert, values.length) : insert;
     singleInserts.set(key, text);
   }
@@ -174,7 +229,12 @@ from made`;
  * Builds an insert. A column with the same value in all rows is passed once: most are, if the jobs are of one
  * task.
  */
-function insertStatement(schema: string, rows: readonly JobRow[], values: (string | null)[]): string {
+function insertStatement(
+  schema: string,
+  rows: readonly JobRow[],
+  values: (string | null)[],
+  home = '',
+): string {
   const used = columnsOf(rows);
   const lists: { readonly name: string; readonly list: string }[] = [];
   const references = new Map<string, string>();
@@ -190,9 +250,11 @@ function insertStatement(schema: string, rows: readonly JobRow[], values: (strin
   }
   const list = used.map(({ expression }) => expression((name) => references.get(name) ?? 'null')).join(', ');
   const from =
-    lists.length === 0
-      ? `values (${list})`
-      : `select ${list} from unnest(${lists.map((of) => of.list).join(', ')}) as x (${lists.map(({ name }) => name).join(', ')})`;
+    lists.length > 0
+      ? `select ${list} from unnest(${lists.map((of) => of.list).join(', ')}) as x (${lists.map(({ name }) => name).join(', ')})${home}`
+      : home === ''
+        ? `values (${list})`
+        : `select ${list} from ${home.slice(2)}`;
   return `insert into ${schema}.queue (${used.map(({ name }) => name).join(', ')}) ${from}`;
 }
 

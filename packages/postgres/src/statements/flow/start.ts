@@ -1,7 +1,8 @@
 import type { FlowRow, FlowStepRow } from '@pgqueue/core/internal';
 import { PgQueueError } from '@pgqueue/core';
 import type { Target } from '../../connection/target.ts';
-import { explaining } from '../enqueue/enqueue.ts';
+import type { KeyVersions } from '../enqueue/enqueue.ts';
+import { explaining, homeCall } from '../enqueue/enqueue.ts';
 import { jobsJson } from '../enqueue/job-json.ts';
 
 /** Answer to the start of a flow. `kept`: `id` is that of the open flow that has the unique key. */
@@ -14,14 +15,18 @@ export interface FlowStarted {
  * Starts a flow, all of it or nothing: its steps, and the jobs of those that need no other step. Safe to
  * repeat: an id that exists changes nothing. The SQL function says which locks it takes. The rights of a
  * producer are enough.
+ * @param versions given by a router: the statement checks that this installation is the home of the flow's key
  * @throws {PgQueueError} `invalid_job` if a payload takes more room as jsonb than the table allows;
- * `too_many_pending`
+ * `too_many_pending`, `moved`
  */
-export async function startFlow(target: Target, row: FlowRow): Promise<FlowStarted> {
+export async function startFlow(target: Target, row: FlowRow, versions?: KeyVersions): Promise<FlowStarted> {
+  const { schema } = target;
+  const values: (string | null)[] = [flowJson(row)];
+  const home = versions === undefined ? '' : homeCall(schema, { jobs: [row], versions, again: true }, values);
   const [answer] = await explaining(() =>
     target.query<FlowStarted>(
-      `select s.flow_id::text as id, s.outcome from ${target.schema}.start_flow($1::text::jsonb) s`,
-      [flowJson(row)],
+      `select s.flow_id::text as id, s.outcome from ${schema}.start_flow($1::text::jsonb) s${home}`,
+      values,
     ),
   );
   if (answer === undefined) throw new PgQueueError('invariant', `no answer for flow ${row.id}`);

@@ -1,0 +1,3 @@
+// Parts that the router is made of. Not for users: any release may change them.
+export { createRoutedProducer } from './producer.ts';
+export { waitMs } from './results.ts';
