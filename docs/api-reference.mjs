@@ -18,6 +18,7 @@ const folders = [
   'producer',
   'scheduler',
   'worker',
+  'router',
   'telemetry',
   'lab',
   'dashboard',

@@ -30,6 +30,7 @@ const rules = {
   scheduler: { allowed: [...base, telemetry] },
   worker: { allowed: [...base, telemetry, 'p-limit', 'tinypool'] },
   pgqueue: { allowed: [...base, ...roles] },
+  router: { allowed: [...base, '@pgqueue/producer', '@pgqueue/worker'] },
   // a package of its own: users' tests want it without pg, and a scheduler in production does not want it
   lab: { allowed: ['@pgqueue/core'], optional: ['echarts'] },
   // dashboard and lab: each would otherwise need an executable with database options of its own
@@ -39,6 +40,7 @@ const rules = {
       ...roles,
       '@pgqueue/dashboard',
       '@pgqueue/lab',
+      '@pgqueue/router',
       'cli-table3',
       'commander',
       'pgqueue',

@@ -15,6 +15,7 @@ export const packages = [
   'scheduler',
   'worker',
   'pgqueue',
+  'router',
   'lab',
   'dashboard',
   'cli',

@@ -1,0 +1,109 @@
+import { PgQueueError } from '@pgqueue/core';
+import type { Database } from '@pgqueue/postgres';
+import { openDatabase, readIdentity, sqlState } from '@pgqueue/postgres/internal';
+import type { Installation } from './installations.ts';
+
+/** An installation of a router, with connections of its own for routes and checks. */
+export interface Member {
+  readonly installation: Installation;
+  readonly database: Database;
+  /**
+   * Checks once, before the first use, that the database has the number and the name of the installation. A check
+   * that the database did not answer is repeated by the next call.
+   * @throws {PgQueueError} `configuration`: it says another number or name; `installation`
+   */
+  readonly identified: () => Promise<void>;
+  /** Runs a call to this installation after that check. What it throws names the installation. */
+  readonly run: <Result>(work: () => Promise<Result>) => Promise<Result>;
+  readonly close: () => Promise<void>;
+}
+
+/** @param alone it is the only one that the router knows: it may have no number */
+export function createMember(installation: Installation, { alone }: { readonly alone: boolean }): Member {
+  const { connectionString, schema } = installation;
+  const database = openDatabase({
+    connectionString,
+    ...(schema === undefined ? {} : { schema }),
+    applicationName: 'pgqueue router',
+    connectionsMax: 2,
+    queryTimeoutMs: 10_000,
+  });
+  let checked: Promise<void> | undefined;
+
+  const check = async (): Promise<void> => {
+    const found = await readIdentity(database).catch((error: unknown) => {
+      if (sqlState(error) !== '42P01' && sqlState(error) !== '3F000') throw error;
+      const migrating = `"pgqueue migrate"${schema === undefined ? '' : ` with --schema ${schema}`}`;
+      throw new PgQueueError(
+        'schema_version',
+        `there is no pgqueue in its database, or an older one: run ${migrating} there`,
+        { cause: error },
+      );
+    });
+    if (found === undefined && alone) return;
+    const problem = identityProblem(installation, found);
+    if (problem !== undefined) throw new PgQueueError('configuration', problem);
+  };
+  const identified = (): Promise<void> =>
+    (checked ??= naming(installation, check).catch((error: unknown) => {
+      checked = undefined;
+      throw error;
+    }));
+
+  return {
+    installation,
+    database,
+    identified,
+    run: async (work) => {
+      await identified();
+      return naming(installation, work);
+    },
+    close: () => database.close(),
+  };
+}
+
+/** Returns what is wrong with the number or the name that a database says; undefined: nothing. */
+export function identityProblem(
+  { number, name }: Pick<Installation, 'number' | 'name'>,
+  found: { readonly number: number; readonly name: string } | undefined,
+): string | undefined {
+  const init = `pgqueue installations init --number ${number} --name ${name}`;
+  if (found === undefined) return `its database has no number: run "${init}" there`;
+  if (found.number !== number)
+    return `its database says number ${found.number} (${found.name}): is its connection string the one of another installation? Otherwise correct the number in the list`;
+  if (found.name !== name)
+    return `its database says the name ${JSON.stringify(found.name)}: correct the list, or rename it by "${init}"`;
+  return undefined;
+}
+
+/** Codes of errors that say all by themselves: they are the caller's, and would be the same in any installation. */
+const ofCallers: ReadonlySet<string> = new Set([
+  'invalid_job',
+  'invalid_flow',
+  'too_many_pending',
+  'not_found',
+  'moved',
+  'job_dead',
+  'job_cancelled',
+  'job_expired',
+  'result_timeout',
+  'result_lost',
+  'closed',
+]);
+
+/** Runs work, and names the installation in an error that it may have caused. */
+async function naming<Result>({ name, number }: Installation, work: () => Promise<Result>): Promise<Result> {
+  try {
+    return await work();
+  } catch (error) {
+    const message = error instanceof Error ? error.message || error.name : String(error);
+    const own = error instanceof PgQueueError;
+    if (own && (ofCallers.has(error.code) || error.data['installation'] === name)) throw error;
+    const data = { ...(own ? error.data : {}), installation: name, number };
+    throw new PgQueueError(
+      own ? error.code : 'installation',
+      `installation ${name} (number ${number}): ${message}`,
+      { data, cause: error },
+    );
+  }
+}

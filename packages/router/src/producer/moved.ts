@@ -1,0 +1,41 @@
+import { PgQueueError } from '@pgqueue/core';
+import { retryPauseMs } from '@pgqueue/core/internal';
+import type { Route } from '@pgqueue/postgres/internal';
+import type { Member } from '../installations/member.ts';
+import type { Routes } from '../route/routes.ts';
+
+/** Refusal of an enqueue by an installation that is not the home of a key. */
+export interface Moved {
+  /** Ids that the jobs, or the flow, would have had, in their order. */
+  readonly ids: readonly string[];
+  /** Those of them that an earlier try has written there. */
+  readonly known: ReadonlySet<string>;
+}
+
+/** Most refusals of one enqueue: a key moves once in a while, and not while it is enqueued. */
+const refusalsMax = 8;
+
+/**
+ * Learns from a refusal where the key is, so that the enqueue can be repeated there under the same ids.
+ * @param refusals number of refusals of this enqueue before
+ * @throws the error, if it is no refusal, or one too many
+ */
+export async function learnMove(
+  error: unknown,
+  {
+    member,
+    routes,
+    refusals,
+  }: { readonly member: Member; readonly routes: Routes; readonly refusals: number },
+): Promise<Moved> {
+  if (!(error instanceof PgQueueError) || error.code !== 'moved' || refusals >= refusalsMax) throw error;
+  const { key, installation, version, ids, known } = error.data as unknown as Omit<Route, 'movingFrom'> & {
+    readonly ids: readonly string[];
+    readonly known: readonly string[];
+  };
+  routes.learn({ key, installation, version, movingFrom: null });
+  // other keys of a batch may have moved, too; what this reading misses is refused once more
+  await Promise.allSettled([routes.read(member)]);
+  if (refusals > 0) await new Promise((resolve) => setTimeout(resolve, retryPauseMs(refusals, 1_000)));
+  return { ids, known: new Set(known) };
+}

@@ -1,0 +1,154 @@
+import type { Enqueued, FlowOptions, JobOptions, NewJob } from '@pgqueue/core';
+import { PgQueueError } from '@pgqueue/core';
+import { checkJobList, isTask } from '@pgqueue/core/internal';
+import type { FlowRun, Producer, ResultOptions } from '@pgqueue/producer';
+import { waitMs } from '@pgqueue/producer/internal';
+import type { Member } from '../installations/member.ts';
+import type { Routes } from '../route/routes.ts';
+import { findIn, lookUpOrder } from './find.ts';
+import { enqueueSplit } from './many.ts';
+import type { Producers } from './members.ts';
+import { learnMove } from './moved.ts';
+import type { Spread } from './spread.ts';
+
+/**
+ * Enqueues over all installations. A job goes to the home of its key; without a key, to one of them, by its unique key or
+ * its id if it has one. A unique key is unique among the jobs of one home: of one key, or of those without.
+ *
+ * `enqueueMany` splits a batch by home: the jobs of one installation are enqueued all or none. If only some succeed, it
+ * rejects with `installation`: `data.failed` tells which jobs were not, and why, and `data.enqueued` the outcomes of the
+ * others. A flow starts in the home of its key, and all its jobs stay there.
+ *
+ * Enqueues in a transaction belong to one database: see `router.at`.
+ */
+export type RouterProducer = Omit<Producer, 'with' | 'close'>;
+
+export interface RouterProducerParts {
+  readonly members: readonly Member[];
+  readonly routes: Routes;
+  readonly spread: Spread;
+  readonly producers: Producers;
+  /** Throws when the router was closed; begins to read routes. */
+  readonly use: () => void;
+}
+
+type Single = (producer: Producer, id: string | undefined) => Promise<Enqueued>;
+
+export function createRouterProducer(parts: RouterProducerParts): RouterProducer {
+  const { members, routes, spread, producers, use } = parts;
+
+  /** Enqueues one job, again where its key went if it has moved. */
+  const one = async (name: string, options: JobOptions | undefined, enqueue: Single): Promise<Enqueued> => {
+    use();
+    const given = typeof options === 'object' && options !== null ? options : {};
+    let home = spread(given, name);
+    let id: string | undefined;
+    for (let refusals = 0; ; refusals += 1) {
+      const member = home;
+      try {
+        return await member.run(() => enqueue(producers.routed(member), id));
+      } catch (error) {
+        const { ids, known } = await learnMove(error, { member, routes, refusals });
+        [id] = ids;
+        if (id !== undefined && known.has(id)) return { id, outcome: 'repeated' };
+        home = spread(given, name);
+      }
+    }
+  };
+
+  const start = async (
+    flow: Parameters<Producer['start']>[0],
+    options: FlowOptions = {},
+  ): Promise<FlowRun> => {
+    use();
+    const name = String(flow?.name);
+    let given = options;
+    let home = spread(options ?? {}, name);
+    for (let refusals = 0; ; refusals += 1) {
+      const member = home;
+      try {
+        return await member.run(() => producers.routed(member).start(flow, given));
+      } catch (error) {
+        const { ids, known } = await learnMove(error, { member, routes, refusals });
+        const [id] = ids;
+        if (id !== undefined) given = { ...options, id };
+        // an earlier try has started it there: it stays
+        if (id !== undefined && known.has(id))
+          return member.run(() => producers.plain(member).start(flow, given));
+        home = spread(options, name);
+      }
+    }
+  };
+
+  return {
+    enqueue: async (task, payload, options) => {
+      if (!isTask(task))
+        throw new PgQueueError(
+          'invalid_job',
+          'enqueue takes a task, made by defineTask; enqueueByName takes its name',
+        );
+      const { options: merged } = task.job(payload, options);
+      const enqueued = await one(task.name, merged, (producer, id) =>
+        producer.enqueue(task, payload, id === undefined ? options : { ...options, id }),
+      );
+      return enqueued as Enqueued<never>;
+    },
+    enqueueByName: (name, payload, options) =>
+      one(String(name), options, (producer, id) =>
+        producer.enqueueByName(name, payload, id === undefined ? options : { ...options, id }),
+      ),
+    enqueueMany: (async (jobs: readonly NewJob[]) => {
+      use();
+      checkJobList(jobs, 'enqueueMany');
+      return enqueueSplit({ spread, routes, producers }, jobs);
+    }) as Producer['enqueueMany'],
+    start,
+    signal: async (flowId, step, value, by) => {
+      use();
+      return findIn(lookUpOrder(members, flowId), (member) =>
+        producers.plain(member).signal(flowId, step, value, by),
+      );
+    },
+    signalJob: async (jobId, name, value, by) => {
+      use();
+      return findIn(lookUpOrder(members, jobId), (member) =>
+        producers.plain(member).signalJob(jobId, name, value, by),
+      );
+    },
+    result: async (job, options) => {
+      use();
+      return awaitResult(parts, job, options);
+    },
+  };
+}
+
+/** Most times that a job is looked for: it may move while it is awaited. */
+const searchesMax = 4;
+
+async function awaitResult<Result>(
+  { members, producers }: RouterProducerParts,
+  job: string | Enqueued<Result>,
+  options: ResultOptions = {},
+): Promise<Result> {
+  const endsAt = performance.now() + waitMs('producer.result', options);
+  const id: unknown = typeof job === 'object' && job !== null ? job.id : job;
+  const order = lookUpOrder(members, String(id));
+  for (let search = 1; ; search += 1) {
+    const there = await findIn(order, async (member) => {
+      if (order.length === 1) return member;
+      try {
+        await producers.plain(member).result(job, { timeout: 0 });
+      } catch (error) {
+        if (error instanceof PgQueueError && error.code === 'not_found') throw error;
+      }
+      return member;
+    });
+    try {
+      const timeout = Math.max(0, endsAt - performance.now());
+      return await there.run(() => producers.plain(there).result(job, { timeout }));
+    } catch (error) {
+      const vanished = error instanceof PgQueueError && error.code === 'not_found';
+      if (!vanished || order.length === 1 || search === searchesMax) throw error;
+    }
+  }
+}

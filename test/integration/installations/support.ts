@@ -1,0 +1,54 @@
+import type { Database, Operator } from '@pgqueue/postgres';
+import { createOperator } from '@pgqueue/postgres';
+import { openDatabase } from '@pgqueue/postgres/internal';
+import type { Installation, Router, RouterOptions } from '@pgqueue/router';
+import { createRouter } from '@pgqueue/router';
+import { createTestDatabase, opened } from '../../support/database.ts';
+
+/** Databases with numbers, and what looks at each. */
+export interface Several {
+  readonly installations: readonly Installation[];
+  readonly databases: readonly Database[];
+  readonly operators: readonly Operator[];
+  readonly close: () => Promise<void>;
+}
+
+/** Makes installations with the numbers 1, 2 and so on, named `one`, `two` and so on. */
+export async function createSeveral(count: number): Promise<Several> {
+  const tests = await Promise.all(Array.from({ length: count }, () => createTestDatabase()));
+  const installations = tests.map(({ url }, index) => ({
+    number: index + 1,
+    name: names[index] ?? '',
+    connectionString: url,
+  }));
+  const databases = tests.map(({ url }) => openDatabase({ connectionString: url, connectionsMax: 2 }));
+  const operators = databases.map(({ pool }) => createOperator({ pool }));
+  for (const [index, { number, name }] of installations.entries())
+    await operators[index]?.installation.init({ number, name });
+  const close = async (): Promise<void> => {
+    await Promise.all(databases.map((database) => database.close()));
+    await Promise.all(tests.map((test) => test.drop()));
+  };
+  return { installations, databases, operators, close };
+}
+
+const names = ['one', 'two', 'three', 'four'];
+
+/** Gives each test of a file installations of its own, and a router of them. */
+export function useSeveral(
+  count: number,
+  options: Partial<RouterOptions> = {},
+): { readonly several: Several; readonly router: Router } {
+  const several = opened(() => createSeveral(count), { each: true });
+  const router = opened(() => createRouter({ installations: several.installations, ...options }), {
+    each: true,
+  });
+  return { several, router };
+}
+
+/** Number of jobs that wait in each installation. */
+export async function waitingIn({ databases }: Several): Promise<readonly number[]> {
+  return Promise.all(
+    databases.map(async (database) => (await database.query('select from pgqueue.queue', [])).length),
+  );
+}
