@@ -66,6 +66,11 @@ function userName(): string {
   }
 }
 
+/** Returns who acts, for the table `audit`. */
+export function actorOf(): { readonly name: string; readonly via: 'cli' } {
+  return { name: `${userName()}@${hostname()}`.slice(0, 200), via: 'cli' };
+}
+
 /**
  * Runs a command with an operator, after checking that it can work with the schema. Every action is recorded
  * under `user@host`.
@@ -75,7 +80,7 @@ export async function withOperator(
   work: (operator: Operator, output: Output) => Promise<ExitCode | void>,
 ): Promise<void> {
   const context = contextOf(command);
-  const actor = { name: `${userName()}@${hostname()}`.slice(0, 200), via: 'cli' } as const;
+  const actor = actorOf();
   const coded = await codecOf(command);
   const options = { ...databaseOptions(context, command.name()), ...coded, connectionsMax: 4, actor };
   const operator = createOperator(options);

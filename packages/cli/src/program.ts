@@ -8,6 +8,7 @@ import { addEnqueue } from './commands/enqueue.ts';
 import { addExplain } from './commands/explain.ts';
 import { addFlows } from './commands/flows.ts';
 import { examples } from './commands/help.ts';
+import { addInstallations } from './commands/installations/installations.ts';
 import { addJobs } from './commands/jobs.ts';
 import { addMigrate } from './commands/migrate.ts';
 import { addNodes } from './commands/nodes.ts';
@@ -85,7 +86,17 @@ export function buildProgram(redact: Redact): Command {
     addDashboard,
   ])
     add(program);
-  for (const add of [addEnqueue, addJobs, addDead, addFlows, addExplain, addQueues, addNodes, addSchedules])
+  for (const add of [
+    addEnqueue,
+    addJobs,
+    addDead,
+    addFlows,
+    addExplain,
+    addQueues,
+    addNodes,
+    addSchedules,
+    addInstallations,
+  ])
     add(program);
   for (const add of [addTasks, addSimulate]) add(program);
   examples(program, [

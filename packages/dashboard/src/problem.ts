@@ -83,6 +83,7 @@ function ofPgQueue({ code, message, data }: PgQueueError): Problem {
     case 'too_many_pending':
       return new Problem('conflict', message);
     case 'schema_version':
+    case 'installation':
       return new Problem('database', message);
     case 'node_id_in_use':
     case 'node_ended':
@@ -97,6 +98,8 @@ function ofPgQueue({ code, message, data }: PgQueueError): Problem {
     case 'key_missing':
     case 'undecodable':
     case 'closed':
+    // which a router follows by itself
+    case 'moved':
     case 'invariant':
       return new Problem('internal', 'something went wrong here; the log of the dashboard has it');
     default:

@@ -1,5 +1,15 @@
 export type { Installation } from './installations/installations.ts';
 export { checkInstallations, installationsProblems } from './installations/installations.ts';
+export type { Checked, CheckedInstallation, Misfit } from './operator/check.ts';
+export type { Answer } from './operator/every.ts';
+export type {
+  InstallationStatus,
+  RouterJobs,
+  RouterOperator,
+  RouterPage,
+  RouterStatus,
+  Unreachable,
+} from './operator/operator.ts';
 export type { RouterProducer } from './producer/producer.ts';
 export { homeOf } from './route/home-of.ts';
 export type { Router, RouterOptions } from './router.ts';

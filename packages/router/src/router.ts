@@ -1,7 +1,8 @@
-import type { Observer } from '@pgqueue/core';
+import type { Codec, Observer } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
 import type { Shape } from '@pgqueue/core/internal';
 import {
+  aCodec,
   aFlag,
   aFunction,
   aNumber,
@@ -10,11 +11,15 @@ import {
   optionProblems,
   throwProblems,
 } from '@pgqueue/core/internal';
+import type { Actor, Operator } from '@pgqueue/postgres';
+import { createOperator } from '@pgqueue/postgres';
 import type { Producer, TraceSource } from '@pgqueue/producer';
 import type { Installation } from './installations/installations.ts';
 import { checkInstallations } from './installations/installations.ts';
 import type { Member } from './installations/member.ts';
 import { createMember } from './installations/member.ts';
+import type { RouterOperator } from './operator/operator.ts';
+import { createRouterOperator } from './operator/operator.ts';
 import { createProducers } from './producer/members.ts';
 import type { RouterProducer } from './producer/producer.ts';
 import { createRouterProducer } from './producer/producer.ts';
@@ -35,11 +40,16 @@ export interface RouterOptions {
   readonly observe?: Observer;
   /** As of a producer. */
   readonly trace?: TraceSource;
+  /** Of all its producers, operators and workers: what `encrypted` returns. Default: none. */
+  readonly codec?: Codec;
+  /** Person or program that acts through `operator`, for the table `audit` of each installation. Default: nothing is noted. */
+  readonly actor?: Actor;
 }
 
 /** Several installations as one. */
 export interface Router {
   readonly producer: RouterProducer;
+  readonly operator: RouterOperator;
   /**
    * The plain producer of one installation, by its name or number: for enqueues within a transaction of its database. It
    * enqueues there, also jobs of keys that have their home elsewhere. The router closes it.
@@ -65,6 +75,8 @@ const shape: Shape<RouterOptions> = {
   listen: optional(aFlag),
   observe: optional(aFunction),
   trace: optional(aFunction),
+  codec: optional(aCodec),
+  actor: optional(anything),
 };
 
 /**
@@ -74,7 +86,7 @@ const shape: Shape<RouterOptions> = {
  */
 export function createRouter(options: RouterOptions): Router {
   throwProblems('configuration', 'the router', optionProblems(options, shape));
-  const { installations, pollMs = 3_000, ...shared } = options;
+  const { installations, pollMs = 3_000, actor, ...shared } = options;
   const given = checkInstallations(installations);
   const alone = given.length === 1;
   const members = given.map((installation) => createMember(installation, { alone }));
@@ -86,12 +98,14 @@ export function createRouter(options: RouterOptions): Router {
     routes.poll();
   };
   const active = members.filter(({ installation }) => installation.state !== 'draining');
+  const operators = createOperators({ actor, codec: options.codec });
   const close = async (): Promise<void> => {
-    await Promise.all([producers.close(), routes.stop()]);
+    await Promise.all([producers.close(), operators.close(), routes.stop()]);
     await Promise.all(members.map((member) => member.close()));
   };
   return {
     producer: createRouterProducer({ members, routes, producers, use, spread: createSpread(active, routes) }),
+    operator: createRouterOperator({ members, operatorOf: operators.of, use }),
     at: (installation) => {
       use();
       return producers.plain(memberOf(members, installation));
@@ -102,6 +116,45 @@ export function createRouter(options: RouterOptions): Router {
       await Promise.all(members.map((member) => member.identified()));
     },
     close: () => (closing ??= close()),
+  };
+}
+
+interface Operators {
+  readonly of: (member: Member) => Operator;
+  readonly close: () => Promise<void>;
+}
+
+/** Operators of the installations, each made when it is first needed. */
+function createOperators({
+  actor,
+  codec,
+}: {
+  readonly actor: Actor | undefined;
+  readonly codec: Codec | undefined;
+}): Operators {
+  const made = new Map<Member, Operator>();
+  let closed = false;
+  return {
+    of: (member) => {
+      if (closed) throw new PgQueueError('closed', 'this router was closed');
+      const { connectionString, schema } = member.installation;
+      const operator =
+        made.get(member) ??
+        createOperator({
+          connectionString,
+          connectionsMax: 4,
+          queryTimeoutMs: 120_000,
+          ...(schema === undefined ? {} : { schema }),
+          ...(actor === undefined ? {} : { actor }),
+          ...(codec === undefined ? {} : { codec }),
+        });
+      made.set(member, operator);
+      return operator;
+    },
+    close: async () => {
+      closed = true;
+      await Promise.all([...made.values()].map((operator) => operator.close()));
+    },
   };
 }
 

@@ -68,7 +68,9 @@ describe('three installations', () => {
 
   test('a flow starts in the home of its key with all its jobs, and is signalled and awaited by its id', async () => {
     const jobs = [first, second, third].map((key) => task.job({ n: 1 }, { key }));
-    const run = await producer().start(flow('f').step('a', jobs).step('go', signal(z.null())), { key: second });
+    const run = await producer().start(flow('f').step('a', jobs).step('go', signal(z.null())), {
+      key: second,
+    });
     expect(installationOf(run.id)).toBe(2);
     expect(await waitingIn(several)).toEqual([0, 3, 0]);
     expect(await producer().signal(run.id, 'go', null)).toBe('signalled');

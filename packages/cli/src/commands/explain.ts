@@ -2,21 +2,20 @@ import { keyText, reasonText } from '@pgqueue/postgres/internal';
 import type { Estimate, JobExplanation } from '@pgqueue/postgres';
 import { Argument } from 'commander';
 import type { Command } from 'commander';
-import { withOperator } from '../context.ts';
+import { acrossInstallations, withOperations } from '../installations.ts';
 import { age, oneLine } from '../output/format.ts';
 import { uuid } from '../parse.ts';
 import { examples } from './help.ts';
 
 export function addExplain(program: Command): void {
-  const command = program
-    .command('explain')
+  const command = acrossInstallations(program.command('explain'))
     .summary('say why a job is not running')
     .description(
       'Tells the state of a job, what it waits for and until when, its place in line, and when it may start. For a waiting job it asks the leading scheduler, for two seconds at most.',
     )
     .addArgument(new Argument('<job>', 'id of the job').argParser(uuid))
     .action((id: string, _options: unknown, self: Command) =>
-      withOperator(self, async (operator, output) => {
+      withOperations(self, async (operator, output) => {
         const explanation = await operator.explain(id);
         output.answer(explanation, () => explanationText(explanation));
       }),

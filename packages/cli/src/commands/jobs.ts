@@ -1,20 +1,15 @@
 import { PgQueueError } from '@pgqueue/core';
 import { errorLine, jobStatuses, unreachable } from '@pgqueue/core/internal';
 import type { JobStatus } from '@pgqueue/core';
-import type {
-  JobCount,
-  JobDetails,
-  JobSummary,
-  Operator,
-  UnfinishedFilter,
-  Verdicts,
-} from '@pgqueue/postgres';
+import type { JobCount, JobDetails, JobSummary, UnfinishedFilter, Verdicts } from '@pgqueue/postgres';
+import type { RouterPage } from '@pgqueue/router';
 import { Argument, Option } from 'commander';
 import type { Command } from 'commander';
-import { withOperator } from '../context.ts';
+import type { Operations } from '../installations.ts';
+import { acrossInstallations, isAcross, withOperations } from '../installations.ts';
 import type { ExitCode } from '../errors.ts';
 import { UsageError } from '../errors.ts';
-import { age, brief, plural, printable } from '../output/format.ts';
+import { age, brief, oneLine, plural, printable } from '../output/format.ts';
 import type { Output } from '../output/output.ts';
 import { facts } from '../output/table.ts';
 import type { Moment } from '../parse.ts';
@@ -48,8 +43,7 @@ interface ListOptions {
 }
 
 function addList(jobs: Command): void {
-  const command = jobs
-    .command('list')
+  const command = acrossInstallations(jobs.command('list'))
     .description('Lists jobs in pages, newest first.')
     .addOption(new Option('--status <status>', 'only of this status').choices(jobStatuses))
     .option('--queue <queue>', 'only of this queue')
@@ -60,7 +54,7 @@ function addList(jobs: Command): void {
     .option('--limit <n>', 'most jobs to show, up to 1000', whole(1, 1_000), 50)
     .option('--after <id>', 'show the page after this job (the last one shown)', uuid)
     .action((options: ListOptions, self: Command) =>
-      withOperator(self, async (operator, output) => {
+      withOperations(self, async (operator, output) => {
         const { status, queue, task, key, flow, step, after, limit } = options;
         if (step !== undefined && flow === undefined) throw new UsageError('--step needs --flow');
         const page = await operator.jobs.list({
@@ -73,7 +67,14 @@ function addList(jobs: Command): void {
           ...(step === undefined ? {} : { step }),
           ...(after === undefined ? {} : { after }),
         });
-        output.answer({ jobs: page.items, next: page.next }, () => listText(page, output));
+        const { unreachable = [] } = page as Partial<RouterPage<JobSummary>>;
+        const missing = isAcross(self) ? { unreachable } : {};
+        output.answer({ jobs: page.items, next: page.next, ...missing }, () =>
+          [listText(page, output), ...unreachable.map(({ message }) => `DOWN  ${oneLine(message)}`)].join(
+            '\n',
+          ),
+        );
+        return unreachable.length === 0 ? 0 : 1;
       }),
     );
   examples(command, [
@@ -106,12 +107,11 @@ function listText(
 }
 
 function addShow(jobs: Command): void {
-  const command = jobs
-    .command('show')
+  const command = acrossInstallations(jobs.command('show'))
     .description('Shows one job: its state, payload, result and errors.')
     .addArgument(new Argument('<job>', 'id of the job').argParser(uuid))
     .action((id: string, _options: unknown, self: Command) =>
-      withOperator(self, async (operator, output) => {
+      withOperations(self, async (operator, output) => {
         const job = await operator.jobs.get(id);
         if (job === undefined) throw new PgQueueError('not_found', `there is no job ${id}: ${gone}`);
         output.answer(job, () => showText(job));
@@ -150,14 +150,13 @@ function idsArgument(): Argument {
 }
 
 function addRetry(jobs: Command): void {
-  const command = jobs
-    .command('retry')
+  const command = acrossInstallations(jobs.command('retry'))
     .description(
       'Makes waiting jobs due now, and puts dead ones back into their queues. Leaves running jobs alone.',
     )
     .addArgument(idsArgument())
     .action((ids: readonly string[], _options: unknown, self: Command) =>
-      withOperator(self, async (operator, output) =>
+      withOperations(self, async (operator, output) =>
         sayVerdicts(output, 'retry', await operator.jobs.retry(ids), ['unchanged']),
       ),
     );
@@ -166,12 +165,12 @@ function addRetry(jobs: Command): void {
 
 interface CancelOptions extends UnfinishedFilter {
   readonly yes?: boolean;
+  readonly installations?: string;
 }
 
 function addCancel(jobs: Command): void {
   const unfinished = ['delayed', 'pending', 'ready', 'running'] as const;
-  const command = jobs
-    .command('cancel')
+  const command = acrossInstallations(jobs.command('cancel'))
     .description(
       'Ends waiting jobs, and asks running ones to stop by their signal (signalled). A filter works in chunks, so an interrupted command can be repeated.',
     )
@@ -181,18 +180,24 @@ function addCancel(jobs: Command): void {
     .option('--key <key>', 'all of this key')
     .addOption(new Option('--status <status>', 'all of this status').choices(unfinished))
     .option('--yes', 'cancel all jobs of the filter; without it they are only counted')
-    .action((given: readonly string[] | undefined, { yes, ...filter }: CancelOptions, self: Command) => {
-      const ids = given ?? [];
-      if (ids.length > 0 === Object.keys(filter).length > 0)
-        throw new UsageError('give ids, or a filter: --queue, --task, --key, --status');
-      return withOperator(self, async (operator, output) => {
-        if (ids.length > 0)
-          return sayVerdicts(output, 'cancel', await operator.jobs.cancel(ids), ['busy', 'missing']);
-        return yes === true
-          ? cancelAll(operator, output, filter)
-          : sayCount(output, await operator.jobs.count(filter));
-      });
-    });
+    .action(
+      (
+        given: readonly string[] | undefined,
+        { yes, installations: _all, ...filter }: CancelOptions,
+        self: Command,
+      ) => {
+        const ids = given ?? [];
+        if (ids.length > 0 === Object.keys(filter).length > 0)
+          throw new UsageError('give ids, or a filter: --queue, --task, --key, --status');
+        return withOperations(self, async (operator, output) => {
+          if (ids.length > 0)
+            return sayVerdicts(output, 'cancel', await operator.jobs.cancel(ids), ['busy', 'missing']);
+          return yes === true
+            ? cancelAll(operator, output, filter)
+            : sayCount(output, await operator.jobs.count(filter));
+        });
+      },
+    );
   examples(command, [
     ['jobs cancel 0198a3c2-… 0198a3c3-…', 'two at once'],
     ['jobs cancel --queue mail --key tenant-7', 'counts them'],
@@ -209,7 +214,7 @@ function sayCount(output: Output, { count, more }: JobCount): ExitCode {
   return count === 0 && !more ? 0 : 1;
 }
 
-async function cancelAll(operator: Operator, output: Output, filter: UnfinishedFilter): Promise<ExitCode> {
+async function cancelAll(operator: Operations, output: Output, filter: UnfinishedFilter): Promise<ExitCode> {
   const result = await operator.jobs.cancelAll(filter, {
     onProgress: ({ cancelled, signalled }) => output.progress(`${cancelled + signalled} cancelled`),
   });
@@ -225,12 +230,11 @@ async function cancelAll(operator: Operator, output: Output, filter: UnfinishedF
 }
 
 function addDelete(jobs: Command): void {
-  const command = jobs
-    .command('delete')
+  const command = acrossInstallations(jobs.command('delete'))
     .description('Deletes jobs in any state, without a trace. Leaves running ones alone: cancel them first.')
     .addArgument(idsArgument())
     .action((ids: readonly string[], _options: unknown, self: Command) =>
-      withOperator(self, async (operator, output) =>
+      withOperations(self, async (operator, output) =>
         sayVerdicts(output, 'delete', await operator.jobs.erase(ids), ['unchanged']),
       ),
     );
@@ -238,8 +242,7 @@ function addDelete(jobs: Command): void {
 }
 
 function addAmend(jobs: Command): void {
-  const command = jobs
-    .command('amend')
+  const command = acrossInstallations(jobs.command('amend'))
     .description('Changes the priority or the earliest start of waiting jobs. Leaves running ones alone.')
     .addArgument(idsArgument())
     .option('--priority <n>', 'smaller runs first', whole(-2_147_483_648, 2_147_483_647))
@@ -254,7 +257,7 @@ function addAmend(jobs: Command): void {
       ) => {
         if (priority === undefined && runAfter === undefined)
           throw new UsageError('give --priority, --run-after, or both');
-        return withOperator(self, async (operator, output) => {
+        return withOperations(self, async (operator, output) => {
           const verdicts = await operator.jobs.amend(ids, {
             ...(priority === undefined ? {} : { priority }),
             ...(runAfter === undefined ? {} : { runAfter: runAfter === 'now' ? runAfter : dateOf(runAfter) }),
@@ -270,8 +273,7 @@ function addAmend(jobs: Command): void {
 }
 
 function addSignal(jobs: Command): void {
-  const command = jobs
-    .command('signal')
+  const command = acrossInstallations(jobs.command('signal'))
     .description(
       'Gives a job the value of a signal that its handler waits for by ctx.waitForSignal, or will wait for. The first one counts.',
     )
@@ -279,7 +281,7 @@ function addSignal(jobs: Command): void {
     .argument('<name>', 'name of the signal')
     .option('--value <json>', 'value for the handler; default null', json)
     .action((id: string, name: string, { value }: { readonly value?: unknown }, self: Command) =>
-      withOperator(self, async (operator, output) => {
+      withOperations(self, async (operator, output) => {
         const verdict = await operator.jobs.signal(id, name, value);
         const why = {
           signalled: '',

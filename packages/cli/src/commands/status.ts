@@ -1,28 +1,40 @@
 import type { HotTable, QueueStatus, Status, StoredReport } from '@pgqueue/postgres';
 import type { Command } from 'commander';
 import { withOperator } from '../context.ts';
+import { acrossInstallations, isAcross, withRouter } from '../installations.ts';
 import { age, oneLine, percent, plural } from '../output/format.ts';
 import type { Output } from '../output/output.ts';
 import { facts } from '../output/table.ts';
 import { about, flowsText } from '../output/top.ts';
 import { examples } from './help.ts';
+import { routerStatusText } from './installations/status.ts';
 import { shadowText } from '../output/shadow-text.ts';
 
 export function addStatus(program: Command): void {
-  const command = program
-    .command('status')
+  const command = acrossInstallations(program.command('status'))
     .summary('show depth, ages, leader, nodes and warnings')
     .description('Shows the queues, the leader, the nodes, and everything that needs attention.')
-    .action((_options: unknown, self: Command) =>
-      withOperator(self, async (operator, output) => {
+    .action((_options: unknown, self: Command) => {
+      if (isAcross(self)) return allStatus(self);
+      return withOperator(self, async (operator, output) => {
         const status = await operator.status();
         output.answer(status, () => statusText(status, output));
-      }),
-    );
+      });
+    });
   examples(command, [
     ['status', 'the present state'],
     ['status --json', 'the same for a program'],
+    ['status --installations all.json', 'several installations, a line each'],
   ]);
+}
+
+/** Shows all installations of a list. Exit code 1: one of them did not answer. */
+function allStatus(command: Command): Promise<void> {
+  return withRouter(command, async (router, output) => {
+    const status = await router.operator.status();
+    output.answer(status, () => routerStatusText(status, output));
+    return status.installations.every((one) => one.status !== null) ? 0 : 1;
+  });
 }
 
 function statusText(status: Status, output: Output): string {

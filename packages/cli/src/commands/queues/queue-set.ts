@@ -1,7 +1,7 @@
 import type { QueueSettings, RateSetting } from '@pgqueue/postgres';
 import { Argument } from 'commander';
 import type { Command } from 'commander';
-import { withOperator } from '../../context.ts';
+import { acrossInstallations, withOperations } from '../../installations.ts';
 import { UsageError } from '../../errors.ts';
 import { oneLine } from '../../output/format.ts';
 import { durationOf, queueName } from '../../parse.ts';
@@ -22,8 +22,7 @@ interface QueueSetOptions {
 }
 
 export function addQueueSet(queues: Command): void {
-  const command = queues
-    .command('set')
+  const command = acrossInstallations(queues.command('set'))
     .description(
       'Changes the settings of a queue; settings that are not given stay. Limits apply from the next tick on.',
     )
@@ -46,7 +45,7 @@ export function addQueueSet(queues: Command): void {
     .option('--no-weight', 'resets the weight to 1')
     .action((queue: string, options: QueueSetOptions, self: Command) => {
       const settings = settingsOf(options);
-      return withOperator(self, async (operator, output) => {
+      return withOperations(self, async (operator, output) => {
         const { isNew } = await operator.queues.set(queue, settings);
         output.answer({ queue, ...settings, isNew }, () => oneLine(`queue ${queue} is set${newText(isNew)}`));
       });

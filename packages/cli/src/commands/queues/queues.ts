@@ -3,6 +3,7 @@ import { rateText } from '@pgqueue/postgres/internal';
 import { Argument } from 'commander';
 import type { Command } from 'commander';
 import { withOperator } from '../../context.ts';
+import { acrossInstallations, withOperations } from '../../installations.ts';
 import { age, oneLine, percent } from '../../output/format.ts';
 import { queueName } from '../../parse.ts';
 import { examples } from '../help.ts';
@@ -71,8 +72,7 @@ function addList(queues: Command): void {
 
 function addPause(queues: Command, verb: 'pause' | 'resume'): void {
   const paused = verb === 'pause';
-  const command = queues
-    .command(verb)
+  const command = acrossInstallations(queues.command(verb))
     .description(
       paused
         ? 'Stops the dispatch of a queue. Jobs that are ready or running go on.'
@@ -80,7 +80,7 @@ function addPause(queues: Command, verb: 'pause' | 'resume'): void {
     )
     .addArgument(new Argument('<queue>', 'name of the queue').argParser(queueName))
     .action((queue: string, _options: unknown, self: Command) =>
-      withOperator(self, async (operator, output) => {
+      withOperations(self, async (operator, output) => {
         const { isNew } = await operator.queues[verb](queue);
         output.answer({ queue, paused, isNew }, () =>
           oneLine(`queue ${queue} ${paused ? 'is paused' : 'goes on'}${newText(isNew)}`),
@@ -91,12 +91,11 @@ function addPause(queues: Command, verb: 'pause' | 'resume'): void {
 }
 
 function addForget(queues: Command): void {
-  const command = queues
-    .command('forget')
+  const command = acrossInstallations(queues.command('forget'))
     .description('Removes all settings of a queue, including its limits and pause. Its jobs stay.')
     .addArgument(new Argument('<queue>', 'name of the queue').argParser(queueName))
     .action((queue: string, _options: unknown, self: Command) =>
-      withOperator(self, async (operator, output) => {
+      withOperations(self, async (operator, output) => {
         const settings = await operator.queues.forget(queue);
         output.answer({ queue, settings }, () => oneLine(`queue ${queue} has no settings any more`));
       }),

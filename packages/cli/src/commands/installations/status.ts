@@ -1,0 +1,37 @@
+import type { RouterStatus } from '@pgqueue/router';
+import { age, brief, oneLine } from '../../output/format.ts';
+import type { Output } from '../../output/output.ts';
+import { about } from '../../output/top.ts';
+
+const messageMax = 70;
+
+/** Formats the status of several installations: a line each, their sum, and warnings. Fits into 80 columns. */
+export function routerStatusText({ installations, totals, nodes }: RouterStatus, output: Output): string {
+  const heads = ['installation', 'pending', 'ready', 'running', 'dead', 'oldest', 'done/s', 'slots'];
+  const lines = installations.map(({ installation, state, status }) => {
+    const name = state === 'draining' ? `${installation} (drains)` : installation;
+    return status === null
+      ? [name, 'down', ...heads.slice(2).map(() => null)]
+      : [name, ...cells(status.totals, status.nodes)];
+  });
+  const sum = installations.length > 1 ? [['all', ...cells(totals, nodes)]] : [];
+  const down = installations.flatMap(({ error }) =>
+    error === null ? [] : [`DOWN  ${brief(oneLine(error), messageMax)}`],
+  );
+  const warnings = installations.flatMap(({ installation, status }) =>
+    (status?.warnings ?? []).map(({ message }) => `WARN  ${installation}: ${oneLine(message)}`),
+  );
+  return [output.table(heads, [...lines, ...sum]), ...down, ...warnings].join('\n');
+}
+
+function cells(totals: RouterStatus['totals'], nodes: RouterStatus['nodes']): readonly (string | number)[] {
+  return [
+    about(totals.pending + totals.delayed, totals.exact),
+    totals.ready,
+    totals.running,
+    about(totals.dead, totals.exact),
+    age(totals.oldestMs),
+    totals.donePerSecond.toFixed(1),
+    `${nodes.slotsInUse}/${nodes.slots}`,
+  ];
+}

@@ -1,0 +1,288 @@
+import { PgQueueError } from '@pgqueue/core';
+import type {
+  CancelledJobs,
+  JobExplanation,
+  JobListOptions,
+  JobsOperator,
+  JobSummary,
+  Operator,
+  Page,
+  QueueChange,
+  QueueSettings,
+  Status,
+  Verdicts,
+} from '@pgqueue/postgres';
+import type { Installation } from '../installations/installations.ts';
+import type { Member } from '../installations/member.ts';
+import type { Checked } from './check.ts';
+import { checkTogether } from './check.ts';
+import { findIn, lookUpOrder } from '../producer/find.ts';
+import type { Answer } from './every.ts';
+import { askAll, changedAll, valuesOf } from './every.ts';
+import type { Ask } from './verdicts.ts';
+import { verdictsOf } from './verdicts.ts';
+
+/** An installation that did not answer. */
+export interface Unreachable {
+  readonly installation: string;
+  readonly message: string;
+}
+
+/** A page over all installations. */
+export interface RouterPage<Item> extends Page<Item> {
+  /** Those that did not answer, and whose items are missing. */
+  readonly unreachable: readonly Unreachable[];
+}
+
+/** Status of one installation; null: it did not answer, and `error` says why. */
+export interface InstallationStatus {
+  readonly installation: string;
+  readonly number: number;
+  readonly state: 'active' | 'draining';
+  readonly status: Status | null;
+  readonly error: string | null;
+}
+
+/** Status of all installations. */
+export interface RouterStatus {
+  readonly installations: readonly InstallationStatus[];
+  /** Sums over those that answered. `oldestMs`, `claimAgeMs`: of the oldest. */
+  readonly totals: Status['totals'];
+  readonly nodes: Pick<Status['nodes'], 'alive' | 'draining' | 'lost' | 'slots' | 'slotsInUse'>;
+}
+
+/** Jobs of all installations: as those of one, but that a list tells which installations are missing in it. */
+export interface RouterJobs extends Omit<JobsOperator, 'list'> {
+  /** Lists jobs in pages, newest first, over all installations. One cursor serves them all: it is an id. */
+  readonly list: (options?: JobListOptions) => Promise<RouterPage<JobSummary>>;
+}
+
+/**
+ * Operations over all installations. What is asked by id goes to the installation that the id names, and to the others if
+ * that one does not know it.
+ */
+export interface RouterOperator {
+  readonly jobs: RouterJobs;
+  /**
+   * Changes settings in all installations. If some do not answer, rejects with `installation`: `data.changed` names
+   * those that have it now, `data.failed` the others. Limits count in each installation by itself.
+   */
+  readonly queues: Pick<Operator['queues'], 'pause' | 'resume' | 'set' | 'forget'>;
+  /** As of one installation. @throws {PgQueueError} `not_found`, `installation` */
+  readonly explain: Operator['explain'];
+  readonly status: () => Promise<RouterStatus>;
+  /**
+   * Checks that the installations fit together: numbers and names, schema versions, clocks, copies of routes.
+   * @param options `mend`: writes missing copies of routes
+   */
+  readonly check: (options?: { readonly mend?: boolean }) => Promise<Checked>;
+  /** Calls the operator of each installation, all at once. One that fails keeps no other one from answering. */
+  readonly each: <Result>(
+    ask: (operator: Operator, installation: Installation) => Promise<Result>,
+  ) => Promise<readonly Answer<Result>[]>;
+}
+
+export interface RouterOperatorParts {
+  readonly members: readonly Member[];
+  readonly operatorOf: (member: Member) => Operator;
+  /** Throws when the router was closed. */
+  readonly use: () => void;
+}
+
+export function createRouterOperator(parts: RouterOperatorParts): RouterOperator {
+  const { members, operatorOf, use } = parts;
+  const all = async <Result>(
+    ask: (operator: Operator) => Promise<Result>,
+  ): Promise<readonly Answer<Result>[]> => {
+    use();
+    return askAll(members, (member) => ask(operatorOf(member)));
+  };
+  const everywhere = async <Result>(
+    what: string,
+    change: (operator: Operator) => Promise<Result>,
+  ): Promise<readonly Result[]> => changedAll(what, await all(change));
+  const queueChange = async (
+    what: string,
+    change: (operator: Operator) => Promise<QueueChange>,
+  ): Promise<QueueChange> => {
+    const changes = await everywhere(what, change);
+    return { isNew: changes.every(({ isNew }) => isNew) };
+  };
+  return {
+    jobs: jobsOf(parts, all),
+    queues: {
+      pause: (queue) => queueChange(`pausing queue ${queue}`, ({ queues }) => queues.pause(queue)),
+      resume: (queue) => queueChange(`resuming queue ${queue}`, ({ queues }) => queues.resume(queue)),
+      set: (queue: string, settings: QueueSettings) =>
+        queueChange(`setting queue ${queue}`, ({ queues }) => queues.set(queue, settings)),
+      forget: async (queue) => {
+        const answers = await all(({ queues }) => queues.forget(queue));
+        // one that had no settings has none now, as asked
+        const had = answers.filter((answer) => answer.ok || !isMissing(answer.error));
+        const [first] = changedAll(`forgetting queue ${queue}`, had.length === 0 ? answers : had);
+        return first ?? {};
+      },
+    },
+    explain: async (id, options): Promise<JobExplanation> => {
+      use();
+      return findIn(lookUpOrder(members, id), (member) => operatorOf(member).explain(id, options));
+    },
+    status: async () => statusOf(members, await all((operator) => operator.status())),
+    check: async ({ mend = false } = {}) => {
+      use();
+      return checkTogether(members, mend);
+    },
+    each: async (ask) => {
+      use();
+      return askAll(members, (member) => ask(operatorOf(member), member.installation));
+    },
+  };
+}
+
+function isMissing(error: Error): boolean {
+  return error instanceof PgQueueError && error.code === 'not_found';
+}
+
+type All = <Result>(ask: (operator: Operator) => Promise<Result>) => Promise<readonly Answer<Result>[]>;
+
+function jobsOf(parts: RouterOperatorParts, all: All): RouterJobs {
+  const { members, operatorOf, use } = parts;
+  const byId = async <Verdict extends string>(
+    ids: readonly string[],
+    ask: Ask<Verdict>,
+  ): Promise<Verdicts<Verdict>> => {
+    use();
+    return verdictsOf(parts, ids, ask);
+  };
+  /** Finds one job; undefined: no installation has it. */
+  const find = async <Result>(
+    id: string,
+    ask: (jobs: JobsOperator) => Promise<Result | undefined>,
+  ): Promise<Result | undefined> => {
+    use();
+    try {
+      return await findIn(lookUpOrder(members, id), async (member) => {
+        const found = await ask(operatorOf(member).jobs);
+        if (found === undefined) throw new PgQueueError('not_found', `there is no job ${id}`);
+        return found;
+      });
+    } catch (error) {
+      if (error instanceof PgQueueError && error.code === 'not_found') return undefined;
+      throw error;
+    }
+  };
+  return {
+    get: (id) => find(id, (jobs) => jobs.get(id)),
+    wait: (id, options) => find(id, (jobs) => jobs.wait(id, options)),
+    list: async (options = {}) => pageOver(await all(({ jobs }) => jobs.list(options)), options?.limit ?? 50),
+    cancel: (ids) => byId(ids, ({ jobs }, some) => jobs.cancel(some)),
+    count: async (filter) => {
+      const counts = changedAll('counting jobs', await all(({ jobs }) => jobs.count(filter)));
+      return { count: sum(counts, ({ count }) => count), more: counts.some(({ more }) => more) };
+    },
+    cancelAll: async (filter, options) => {
+      const told = new Map<Operator, CancelledJobs>();
+      const onProgress = options?.onProgress;
+      const cancelIn = (operator: Operator): Promise<CancelledJobs> =>
+        operator.jobs.cancelAll(filter, {
+          ...options,
+          ...(onProgress === undefined
+            ? {}
+            : {
+                onProgress: (soFar) => {
+                  told.set(operator, soFar);
+                  onProgress(cancelledIn([...told.values()]));
+                },
+              }),
+        });
+      return cancelledIn(changedAll('cancelling jobs', await all(cancelIn)));
+    },
+    runNow: (ids) => byId(ids, ({ jobs }, some) => jobs.runNow(some)),
+    retry: (ids) => byId(ids, ({ jobs }, some) => jobs.retry(some)),
+    amend: (ids, amendment) => byId(ids, ({ jobs }, some) => jobs.amend(some, amendment)),
+    erase: (ids) => byId(ids, ({ jobs }, some) => jobs.erase(some)),
+    signal: async (id, name, value) => {
+      use();
+      return findIn(lookUpOrder(members, id), (member) => operatorOf(member).jobs.signal(id, name, value));
+    },
+  };
+}
+
+function cancelledIn(all: readonly CancelledJobs[]): CancelledJobs {
+  return {
+    cancelled: sum(all, ({ cancelled }) => cancelled),
+    signalled: sum(all, ({ signalled }) => signalled),
+    busy: sum(all, ({ busy }) => busy),
+    missing: sum(all, ({ missing }) => missing),
+  };
+}
+
+/**
+ * Merges first pages after one cursor into one page, newest first. Exact: each has the first `limit` of its
+ * installation, so the first `limit` of all are among them.
+ * @throws the error of an installation, if none answered, or if it refused the question
+ */
+function pageOver(answers: readonly Answer<Page<JobSummary>>[], limit: number): RouterPage<JobSummary> {
+  const failed = answers.flatMap((answer) => (answer.ok ? [] : [answer]));
+  const refused = failed.find(({ error }) => error instanceof PgQueueError && error.code === 'configuration');
+  if (refused !== undefined) throw refused.error;
+  const pages = valuesOf(answers);
+  const [first] = failed;
+  if (pages.length === 0 && first !== undefined) throw first.error;
+  const items = pages
+    .flatMap((page) => page.items)
+    .toSorted((a, b) => (a.id < b.id ? 1 : a.id > b.id ? -1 : 0));
+  const shown = items.slice(0, limit);
+  const more = items.length > limit || pages.some(({ next }) => next !== null);
+  return {
+    items: shown,
+    next: more ? (shown.at(-1)?.id ?? null) : null,
+    unreachable: failed.map(({ installation, error }) => ({ installation, message: error.message })),
+  };
+}
+
+function statusOf(members: readonly Member[], answers: readonly Answer<Status>[]): RouterStatus {
+  const installations = answers.map((answer, index): InstallationStatus => ({
+    installation: answer.installation,
+    number: answer.number,
+    state: members[index]?.installation.state ?? 'active',
+    status: answer.ok ? answer.value : null,
+    error: answer.ok ? null : answer.error.message,
+  }));
+  const all = valuesOf(answers);
+  const totals = all.map((status) => status.totals);
+  const nodes = all.map((status) => status.nodes);
+  const attempts = all.flatMap(({ queues }) => queues);
+  const tried = sum(attempts, (queue) => queue.attempts);
+  return {
+    installations,
+    totals: {
+      delayed: sum(totals, ({ delayed }) => delayed),
+      pending: sum(totals, ({ pending }) => pending),
+      ready: sum(totals, ({ ready }) => ready),
+      running: sum(totals, ({ running }) => running),
+      dead: sum(totals, ({ dead }) => dead),
+      exact: totals.every(({ exact }) => exact),
+      oldestMs: most(totals.map(({ oldestMs }) => oldestMs)),
+      claimAgeMs: most(totals.map(({ claimAgeMs }) => claimAgeMs)),
+      retryRate: tried === 0 ? null : sum(attempts, (queue) => queue.failedAttempts) / tried,
+      donePerSecond: sum(totals, ({ donePerSecond }) => donePerSecond),
+    },
+    nodes: {
+      alive: sum(nodes, ({ alive }) => alive),
+      draining: sum(nodes, ({ draining }) => draining),
+      lost: sum(nodes, ({ lost }) => lost),
+      slots: sum(nodes, ({ slots }) => slots),
+      slotsInUse: sum(nodes, ({ slotsInUse }) => slotsInUse),
+    },
+  };
+}
+
+function sum<Item>(items: readonly Item[], of: (item: Item) => number): number {
+  return items.reduce((total, item) => total + of(item), 0);
+}
+
+function most(values: readonly (number | null)[]): number | null {
+  const known = values.filter((value) => value !== null);
+  return known.length === 0 ? null : Math.max(...known);
+}

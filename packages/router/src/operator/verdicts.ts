@@ -1,0 +1,65 @@
+import { PgQueueError } from '@pgqueue/core';
+import { isUuid } from '@pgqueue/core/internal';
+import type { Operator, Verdicts } from '@pgqueue/postgres';
+import type { Member } from '../installations/member.ts';
+import { lookUpOrder } from '../producer/find.ts';
+
+/** Asks one installation about jobs. */
+export type Ask<Verdict extends string> = (
+  operator: Operator,
+  ids: readonly string[],
+) => Promise<Verdicts<Verdict>>;
+
+/**
+ * Asks the installation that each id names, and then all others about the ids that it does not know: a job may have
+ * moved, or been made without a number. Resolves to a verdict for each id, in the given order.
+ * @throws {PgQueueError} `installation`: one that did not answer may know an id that no other one knows; the others have
+ * done their part
+ */
+export async function verdictsOf<Verdict extends string>(
+  {
+    members,
+    operatorOf,
+  }: { readonly members: readonly Member[]; readonly operatorOf: (member: Member) => Operator },
+  ids: readonly string[],
+  ask: Ask<Verdict>,
+): Promise<Verdicts<Verdict>> {
+  const [only] = members;
+  // what is no list of ids is refused there, before any I/O
+  const strange = !Array.isArray(ids) || ids.some((id) => typeof id !== 'string' || !isUuid(id));
+  if (only !== undefined && (members.length === 1 || strange))
+    return only.run(() => ask(operatorOf(only), ids));
+  const verdicts = new Map<string, Verdicts<Verdict>[number]>();
+  const failures: unknown[] = [];
+  const put = async (member: Member, some: readonly string[]): Promise<void> => {
+    if (some.length === 0) return;
+    try {
+      const answers = await member.run(() => ask(operatorOf(member), some));
+      for (const answer of answers) {
+        if (answer.status !== null || !verdicts.has(answer.id)) verdicts.set(answer.id, answer);
+      }
+    } catch (error) {
+      failures.push(error);
+    }
+  };
+  const named = Map.groupBy(new Set(ids), (id) => lookUpOrder(members, id)[0] as Member);
+  await Promise.all([...named].map(([member, some]) => put(member, some)));
+  const found = (id: string): boolean => verdicts.has(id) && verdicts.get(id)?.status !== null;
+  const left = [...new Set(ids)].filter((id) => !found(id));
+  if (left.length > 0) {
+    await Promise.all(
+      members.map((member) =>
+        put(
+          member,
+          left.filter((id) => !(named.get(member) ?? []).includes(id)),
+        ),
+      ),
+    );
+  }
+  if (failures.length > 0 && !ids.every(found)) throw failures[0];
+  return ids.map((id) => {
+    const verdict = verdicts.get(id);
+    if (verdict !== undefined) return verdict;
+    throw new PgQueueError('invariant', `no verdict on job ${id}`);
+  });
+}

@@ -1,0 +1,165 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { defineTask } from '@pgqueue/core';
+import { setRoute } from '@pgqueue/postgres/internal';
+import { createRouter } from '@pgqueue/router';
+import { afterAll, beforeEach, describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { cli, parseCli } from '../../support/cli.ts';
+import { useDatabase } from '../../support/database.ts';
+import { useSeveral } from '../installations/support.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'pgqueue-installations-'));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+/** Writes a list of installations; resolves to its file. */
+function listOf(installations: unknown, name = 'all.json'): string {
+  const file = join(folder, name);
+  writeFileSync(file, JSON.stringify({ installations }));
+  return file;
+}
+
+const task = defineTask({ name: 'hello', payload: z.object({}) });
+
+describe('installations init', () => {
+  const own = useDatabase();
+
+  test('gives a number and a name, and refuses wrong ones before any I/O', async () => {
+    const init = (...args: readonly string[]): ReturnType<typeof cli> =>
+      cli(['installations', 'init', ...args], { env: { PGQUEUE_DATABASE_URL: own.url } });
+    expect(await init('--number', '3', '--name', 'eu-3')).toMatchObject({
+      code: 0,
+      stdout: 'installation eu-3 (number 3): created\n',
+    });
+    expect(JSON.parse((await init('--number', '3', '--name', 'eu-3', '--json')).stdout)).toEqual({
+      number: 3,
+      name: 'eu-3',
+      outcome: 'unchanged',
+    });
+    expect((await parseCli(['installations', 'init', '--number', '1024', '--name', 'a'])).code).toBe(2);
+    expect((await parseCli(['installations', 'init', '--number', '1'])).code).toBe(2);
+    expect(await init('--number', '1', '--name', 'EU')).toMatchObject({ code: 78 });
+  });
+});
+
+describe('over several', () => {
+  const { several } = useSeveral(3);
+  let file = '';
+  let ids: readonly string[] = [];
+  const pgqueue = (...args: readonly string[]): ReturnType<typeof cli> =>
+    cli([...args, '--installations', file]);
+
+  beforeEach(async () => {
+    file = listOf(several.installations);
+    const router = createRouter({ installations: several.installations });
+    const jobs = Array.from({ length: 12 }, (_, n) => task.job({}, { key: `k${n}` }));
+    ids = (await router.producer.enqueueMany(jobs)).map(({ id }) => id);
+    await router.close();
+  });
+
+  test('status has a line for each and their sum, within 80 columns', async () => {
+    const { code, stdout } = await pgqueue('status');
+    expect(code).toBe(0);
+    const lines = stdout.trim().split('\n');
+    const table = lines.slice(0, 5);
+    expect(Math.max(...table.map((line) => line.length))).toBeLessThanOrEqual(80);
+    expect(table.map((line) => line.split(/\s+/)[0])).toEqual(['INSTALLATION', 'one', 'two', 'three', 'all']);
+    expect(table[4]).toMatch(/^all +12 /);
+    expect(lines.slice(5).join('\n')).toContain('WARN  one: no scheduler leads');
+  });
+
+  test('jobs are listed, shown, cancelled and retried by id, and queues set', async () => {
+    const listed = JSON.parse((await pgqueue('jobs', 'list', '--limit', '5', '--json')).stdout);
+    const sorted = ids.toSorted().toReversed();
+    expect(listed.jobs.map(({ id }: { readonly id: string }) => id)).toEqual(sorted.slice(0, 5));
+    expect(listed).toMatchObject({ next: sorted[4], unreachable: [] });
+    const [first = '', second = ''] = ids;
+    expect(await pgqueue('jobs', 'show', first)).toMatchObject({
+      code: 0,
+      stdout: expect.stringContaining(first),
+    });
+    expect(await pgqueue('jobs', 'cancel', first, second)).toMatchObject({
+      code: 0,
+      stdout: `${first}  cancelled\n${second}  cancelled\n`,
+    });
+    expect((await pgqueue('jobs', 'retry', first)).code).toBe(1);
+    expect(await pgqueue('explain', ids[2] ?? '')).toMatchObject({ code: 0 });
+    expect(await pgqueue('queues', 'set', 'default', '--concurrency', '4')).toMatchObject({ code: 0 });
+    for (const operator of several.operators)
+      expect(await operator.queues.list()).toMatchObject([{ concurrency: 4 }]);
+  });
+
+  test('one that is down is told, with exit code 1, and the others are shown', async () => {
+    const secret = 'postgres://somebody:hunter2-secret@127.0.0.1:1/nowhere';
+    file = listOf([several.installations[0], { ...several.installations[1], connectionString: secret }]);
+    const status = await pgqueue('status');
+    expect(status).toMatchObject({ code: 1 });
+    expect(status.stdout).toMatch(/^two +down /m);
+    expect(status.stdout).toMatch(/^DOWN {2}installation two \(number 2\): /m);
+    const listed = await pgqueue('jobs', 'list');
+    expect(listed).toMatchObject({ code: 1, stdout: expect.stringContaining('DOWN  installation two') });
+    const checked = await pgqueue('installations', 'check');
+    expect(checked).toMatchObject({
+      code: 1,
+      stdout: expect.stringContaining("FAIL    two: can't be asked: "),
+    });
+    expect([status, listed, checked].map(({ stdout, stderr }) => stdout + stderr).join()).not.toContain(
+      'hunter2',
+    );
+  });
+
+  test('check finds what does not fit together, tells what to do, and writes missing copies', async () => {
+    expect(await pgqueue('installations', 'check')).toMatchObject({
+      code: 0,
+      stdout: '3 installations: all fit together\n',
+    });
+    const [one, two, three] = several.databases;
+    await setRoute(two!, { key: 'acme', installation: 2, version: 3, movingFrom: null });
+    await setRoute(one!, { key: 'acme', installation: 1, version: 2, movingFrom: null });
+    await three!.query(
+      'insert into pgqueue.migration select 99, name, checksum, compatible, applied from pgqueue.migration where version = 1',
+      [],
+    );
+    const [first, second, third] = several.installations;
+    const found = await pgqueue('installations', 'check');
+    expect(found.code).toBe(1);
+    expect(found.stdout).toContain(
+      'FAIL    one: its schema is at version 1, others are at 99: run "pgqueue migrate" there',
+    );
+    expect(found.stdout).toContain(
+      'FAIL    one: route of key "acme": its copy is missing or old; give --mend to write it',
+    );
+    expect(found.stdout).toContain('FAIL    three: route of key "acme": its copy is missing or old');
+    await three!.query('delete from pgqueue.migration where version = 99', []);
+    const mended = await pgqueue('installations', 'check', '--mend');
+    expect(mended).toMatchObject({
+      code: 0,
+      stdout: expect.stringContaining('MENDED  three: route of key "acme"'),
+    });
+    expect(await pgqueue('installations', 'check')).toMatchObject({ code: 0 });
+    file = listOf([{ ...first, number: 2, name: 'two' }, { ...second, number: 1, name: 'uno' }, third]);
+    const swapped = await pgqueue('installations', 'check');
+    expect(swapped.code).toBe(1);
+    expect(swapped.stdout).toContain('its database says number 1 (one)');
+    expect(swapped.stdout).toContain('its database says number 2 (two)');
+    const listed = await pgqueue('installations', 'list');
+    expect(listed.stdout).toMatch(/^1 +uno +another one/m);
+    expect(listed.stdout).toMatch(/^3 +three +active +1 +[+-]?\d+ ms +1$/m);
+  });
+});
+
+test.each([
+  [['status', '--installations', 'nowhere.json'], 78, 'there is no such file'],
+  [['status', '--installations', 'all.txt'], 78, 'give a .json file'],
+  [['status', '--installations', listOf(undefined, 'empty.json')], 78, 'has no "installations"'],
+  [['status', '--installations', listOf([], 'none.json')], 78, '1 to 1024 installations'],
+  [['installations', 'check'], 2, 'give the list: --installations FILE'],
+  [
+    ['status', '--installations', listOf([], 'x.json'), '--database-url', 'postgres://localhost/a'],
+    2,
+    'leave out --database-url',
+  ],
+])('%j is refused', async (args, code, told) => {
+  expect(await parseCli(args)).toMatchObject({ code, stderr: expect.stringContaining(told) });
+});
