@@ -14,3 +14,4 @@ export type { RouterProducer } from './producer/producer.ts';
 export { homeOf } from './route/home-of.ts';
 export type { Router, RouterOptions } from './router.ts';
 export { createRouter } from './router.ts';
+export type { RouterWorker, RouterWorkerOptions } from './worker/worker.ts';

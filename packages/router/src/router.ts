@@ -25,6 +25,8 @@ import type { RouterProducer } from './producer/producer.ts';
 import { createRouterProducer } from './producer/producer.ts';
 import { createSpread } from './producer/spread.ts';
 import { createRoutes } from './route/routes.ts';
+import type { RouterWorker, RouterWorkerOptions } from './worker/worker.ts';
+import { createRouterWorker } from './worker/worker.ts';
 
 /** Options of {@link createRouter}. */
 export interface RouterOptions {
@@ -50,6 +52,11 @@ export interface RouterOptions {
 export interface Router {
   readonly producer: RouterProducer;
   readonly operator: RouterOperator;
+  /**
+   * Creates a worker of all installations, with slots that they share. Stop it before the router is closed.
+   * @throws {PgQueueError} `configuration`, with all that is wrong
+   */
+  worker(options: RouterWorkerOptions): RouterWorker;
   /**
    * The plain producer of one installation, by its name or number: for enqueues within a transaction of its database. It
    * enqueues there, also jobs of keys that have their home elsewhere. The router closes it.
@@ -106,6 +113,11 @@ export function createRouter(options: RouterOptions): Router {
   return {
     producer: createRouterProducer({ members, routes, producers, use, spread: createSpread(active, routes) }),
     operator: createRouterOperator({ members, operatorOf: operators.of, use }),
+    worker: (given) => {
+      use();
+      const { codec } = options;
+      return createRouterWorker(members, codec === undefined ? given : { codec, ...given });
+    },
     at: (installation) => {
       use();
       return producers.plain(memberOf(members, installation));

@@ -21,6 +21,9 @@ import type { Unit } from './lease/unit.ts';
 import type { Claimer } from './claim/claim-loop.ts';
 import { startClaimer } from './claim/claim-loop.ts';
 import { createClaims } from './claim/claims.ts';
+import type { NodeSlots } from './claim/node-slots.ts';
+import { ownSlots, partIn } from './claim/node-slots.ts';
+import type { SharedSlots } from './claim/shared-slots.ts';
 import { drain } from './drain.ts';
 import { aroundIsolation } from './run/around.ts';
 import type { AttemptExecutor } from './run/executor.ts';
@@ -94,6 +97,14 @@ export function createWorker(options: WorkerOptions): Worker {
   return new WorkerNode(options);
 }
 
+/**
+ * Creates a worker node that shares its slots with others of this process.
+ * @throws {PgQueueError} `configuration`, with all that is wrong
+ */
+export function createSharingWorker(options: WorkerOptions, slots: SharedSlots): Worker {
+  return new WorkerNode({ ...options, concurrency: slots.size }, slots);
+}
+
 class WorkerNode implements Worker {
   readonly ended: Promise<void>;
   readonly #settings: WorkerSettings;
@@ -111,6 +122,7 @@ class WorkerNode implements Worker {
   readonly #isolation: Isolation;
   readonly #runTimes = createRunTimes();
   readonly #end = Promise.withResolvers<void>();
+  readonly #slots: NodeSlots;
   readonly #health: HealthOptions | undefined;
   readonly #checks: HealthChecks;
   #healthServer: HealthServer | undefined;
@@ -123,7 +135,8 @@ class WorkerNode implements Worker {
   #started: Promise<void> | undefined;
   #stopped: Promise<void> | undefined;
 
-  constructor(options: WorkerOptions) {
+  constructor(options: WorkerOptions, slots?: SharedSlots) {
+    this.#slots = slots === undefined ? ownSlots : partIn(slots, () => this.#claimer?.slotFreed(false));
     const settings = workerSettings(options);
     const { observe, handlers, logger, codec } = settings;
     const databaseOptions = connectionOptions(options);
@@ -247,7 +260,8 @@ class WorkerNode implements Worker {
     this.#blocked.start();
     this.#floating.open();
     this.#claimer = startClaimer({
-      claims: createClaims({ database, node, incarnation, ended, tokens, observe }),
+      claims: this.#slots.claims(createClaims({ database, node, incarnation, ended, tokens, observe })),
+      starved: this.#slots.starved,
       slots: concurrency,
       wanted: () => this.#wanted(),
       take: (units, claim) => this.#take(units, claim),
@@ -260,8 +274,12 @@ class WorkerNode implements Worker {
 
   /** Work items that the node can take now, and batches to prefetch beyond them. */
   #wanted(): { readonly free: number; readonly ahead: number } {
-    if (!this.#takes() || this.#settler.full()) return { free: 0, ahead: 0 };
-    return { free: Math.max(0, this.#settings.concurrency - this.running), ahead: this.#ahead.room() };
+    if (!this.#takes() || this.#settler.full()) {
+      this.#slots.starved(false);
+      return { free: 0, ahead: 0 };
+    }
+    const idle = Math.max(0, this.#settings.concurrency - this.running);
+    return { free: this.#slots.room(idle), ahead: this.#ahead.room() };
   }
 
   #release(unit: Unit): void {
@@ -281,9 +299,11 @@ class WorkerNode implements Worker {
   ): void {
     if (this.#membership.draining.aborted) {
       for (const unit of units) this.#release(unit); // claimed while the stop began, and not started
+      this.#slots.take(0);
       return;
     }
-    const free = Math.max(0, this.#settings.concurrency - this.running);
+    const idle = Math.max(0, this.#settings.concurrency - this.running);
+    const free = this.#slots.take(Math.min(idle, units.length));
     this.#ahead.saw(units.some((unit) => batchOf(unit) !== undefined && unit[0].bundle === null));
     this.#ahead.put(units.slice(free), { claimedAt, sought: ahead });
     for (const unit of units.slice(0, free)) this.#run(unit, { claimedAt });
@@ -292,7 +312,10 @@ class WorkerNode implements Worker {
   #run(unit: Unit, leased: Leased): void {
     // The claim's reply may have come late: others may have taken the jobs since.
     const beganAt = performance.now();
-    if (isLate(unit, leased, beganAt)) return this.#release(unit);
+    if (isLate(unit, leased, beganAt)) {
+      this.#slots.unused();
+      return this.#release(unit);
+    }
     this.#running += 1;
     this.#idle = false;
     const ended = (): void => this.#ended();
@@ -307,7 +330,8 @@ class WorkerNode implements Worker {
     const nowMs = performance.now();
     this.#running -= 1;
     this.#tellRuns(nowMs);
-    const hasSlot = this.#running < this.#settings.concurrency && this.#takes();
+    const mayRun = this.#running < this.#settings.concurrency && this.#takes();
+    const hasSlot = this.#slots.ended(mayRun && this.#ahead.holding.size > 0);
     const next = hasSlot ? this.#ahead.next(nowMs) : undefined;
     if (next !== undefined) this.#run(next.unit, next.leased);
     this.#claimer?.slotFreed(false); // the lease is held until its settlement was accepted
@@ -352,6 +376,7 @@ class WorkerNode implements Worker {
     const { observe, node } = this.#settings;
     this.#membership.drain();
     this.#ahead.close();
+    this.#slots.starved(false);
     this.#leaderless?.stop();
     const claimed = this.#claimer?.stop();
     await within(closeMs, this.#joined ?? Promise.resolve());

@@ -28,6 +28,8 @@ export interface ClaimerParts {
   readonly batch: (unit: Unit, size: number) => void;
   /** Asks the scheduler for more: slots have become free, and less was ready than the claim asked for. */
   readonly ask: () => void;
+  /** Called when more work is ready than there are slots for; `false`: no more is known to be ready. */
+  readonly starved?: (starved: boolean) => void;
   /** True while hints of work are received. */
   readonly hearing: () => boolean;
   readonly observe: Observer;
@@ -105,6 +107,7 @@ export function startClaimer(parts: ClaimerParts): Claimer {
     const { free, ahead } = want;
     const nowMs = performance.now();
     if (!isDue(want, slots)) {
+      if (more) parts.starved?.(true);
       if (!settled) return parkedMs;
       if (nowMs < claimedAt + askMs) return claimedAt + askMs - nowMs;
       ask();
@@ -127,6 +130,7 @@ export function startClaimer(parts: ClaimerParts): Claimer {
     more = free > 0 ? got >= free : more;
     short = got < asked;
     if (short) ask();
+    if (!more) parts.starved?.(false);
     parts.take(units, { claimedAt: claimed.claimedAt, ahead: claimed.full || got < free ? 0 : ahead });
     const suspect = units.some(([first]) => first.crashes > 0);
     return pace.next({ got, asked, nowMs, hearing: hearing(), suspect });
@@ -148,7 +152,9 @@ export function startClaimer(parts: ClaimerParts): Claimer {
     slotFreed: (empty) => {
       // While the loop gathers, it claims by itself when the gathering time is over.
       const want = wanted();
-      if (empty || (more && isDue(want, slots) && !(gathering && isFew(want, slots)))) loop.wake();
+      const due = isDue(want, slots);
+      if (more && !due) parts.starved?.(true);
+      if (empty || (more && due && !(gathering && isFew(want, slots)))) loop.wake();
     },
     settled: () => {
       settled = true;
