@@ -114,6 +114,7 @@ export default defineConfig({
           'guides/kubernetes',
           'security',
           'scaling',
+          'guides/installations',
         ),
       },
       { text: 'Judge it', items: entries('reliability', 'benchmarks') },
