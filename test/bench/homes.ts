@@ -20,7 +20,7 @@ const task = defineTask({ name: 'hello', payload: z.object({ n: z.number() }) })
 const data = mkdtempSync(join(tmpdir(), 'pgqueue-homes-'));
 const server = await startEmbedded({ data });
 const schemas = ['alone', 'numbered', 'routed'];
-const connectionString = server.url;
+const connectionString = server.adminUrl;
 for (const [number, schema] of schemas.entries()) {
   await migrate({ connectionString, schema });
   const operator = createOperator({ connectionString, schema });

@@ -8,7 +8,7 @@ import { addEnqueue } from './commands/enqueue.ts';
 import { addExplain } from './commands/explain.ts';
 import { addFlows } from './commands/flows.ts';
 import { examples } from './commands/help.ts';
-import { addInstallations } from './commands/installations/installations.ts';
+import { addInstallations } from './commands/installations.ts';
 import { addJobs } from './commands/jobs.ts';
 import { addMigrate } from './commands/migrate.ts';
 import { addNodes } from './commands/nodes.ts';

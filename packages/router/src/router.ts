@@ -42,7 +42,7 @@ export interface RouterOptions {
   readonly observe?: Observer;
   /** As of a producer. */
   readonly trace?: TraceSource;
-  /** Of all its producers, operators and workers: what `encrypted` returns. Default: none. */
+  /** Codec of all its producers, operators and workers, as `encrypted` returns it. Default: none. */
   readonly codec?: Codec;
   /** Person or program that acts through `operator`, for the table `audit` of each installation. Default: nothing is noted. */
   readonly actor?: Actor;

@@ -8,7 +8,7 @@ import { afterAll, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { cli, parseCli } from '../../support/cli.ts';
 import { useDatabase } from '../../support/database.ts';
-import { useSeveral } from '../installations/support.ts';
+import { nth, useSeveral } from '../installations/support.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'pgqueue-installations-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -114,10 +114,9 @@ describe('over several', () => {
       code: 0,
       stdout: '3 installations: all fit together\n',
     });
-    const [one, two, three] = several.databases;
-    await setRoute(two!, { key: 'acme', installation: 2, version: 3, movingFrom: null });
-    await setRoute(one!, { key: 'acme', installation: 1, version: 2, movingFrom: null });
-    await three!.query(
+    await setRoute(nth(several.databases, 1), { key: 'acme', installation: 2, version: 3, movingFrom: null });
+    await setRoute(nth(several.databases, 0), { key: 'acme', installation: 1, version: 2, movingFrom: null });
+    await nth(several.databases, 2).query(
       'insert into pgqueue.migration select 99, name, checksum, compatible, applied from pgqueue.migration where version = 1',
       [],
     );
@@ -131,7 +130,7 @@ describe('over several', () => {
       'FAIL    one: route of key "acme": its copy is missing or old; give --mend to write it',
     );
     expect(found.stdout).toContain('FAIL    three: route of key "acme": its copy is missing or old');
-    await three!.query('delete from pgqueue.migration where version = 99', []);
+    await nth(several.databases, 2).query('delete from pgqueue.migration where version = 99', []);
     const mended = await pgqueue('installations', 'check', '--mend');
     expect(mended).toMatchObject({
       code: 0,

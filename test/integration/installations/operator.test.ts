@@ -3,7 +3,7 @@ import type { Router } from '@pgqueue/router';
 import { createRouter, homeOf } from '@pgqueue/router';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
-import { useSeveral, waitingIn } from './support.ts';
+import { nth, useSeveral, waitingIn } from './support.ts';
 
 const task = defineTask({ name: 'hello', payload: z.object({ n: z.number() }) });
 const keys = Array.from({ length: 24 }, (_, n) => `k${n}`);
@@ -36,7 +36,7 @@ test('jobs are found by id, also where the id says another installation, or none
     expect(await router.operator.jobs.get(id)).toMatchObject({ id, key: keys[n], payload: { n } });
   }
   const stray = '0198a3c2-0000-7000-8000-0000000000aa';
-  await several.databases[2]!.query(`insert into pgqueue.queue (id, task) values ($1, 'hello')`, [stray]);
+  await nth(several.databases, 2).query(`insert into pgqueue.queue (id, task) values ($1, 'hello')`, [stray]);
   expect(installationOf(stray)).toBe(0);
   expect(await router.operator.jobs.get(stray)).toMatchObject({ id: stray });
   expect(await router.operator.jobs.get('0198a3c2-0000-7000-8000-0000000000bb')).toBeUndefined();
@@ -69,23 +69,23 @@ test('a list goes page by page through all, newest first, each job once', async 
 test('cancels and deletes by id in each, in the given order, and tells of one that nobody has', async () => {
   const ids = await enqueueAll();
   const nobody = '0198a3c2-0000-7000-8000-0000000000bb';
-  const asked = [ids[3]!, nobody, ids[0]!, ids[9]!];
+  const asked = [nth(ids, 3), nobody, nth(ids, 0), nth(ids, 9)];
   expect(await router.operator.jobs.cancel(asked)).toEqual([
     { id: ids[3], verdict: 'cancelled' },
     { id: nobody, verdict: 'missing', status: null },
     { id: ids[0], verdict: 'cancelled' },
     { id: ids[9], verdict: 'cancelled' },
   ]);
-  expect(await router.operator.jobs.cancel([ids[3]!])).toEqual([
+  expect(await router.operator.jobs.cancel([nth(ids, 3)])).toEqual([
     { id: ids[3], verdict: 'missing', status: 'cancelled' },
   ]);
-  expect(await router.operator.jobs.retry([ids[1]!, ids[3]!])).toEqual([
+  expect(await router.operator.jobs.retry([nth(ids, 1), nth(ids, 3)])).toEqual([
     { id: ids[1], verdict: 'changed' },
     { id: ids[3], verdict: 'unchanged', status: 'cancelled' },
   ]);
   const stray = '0198a3c2-0000-7000-8000-0000000000aa';
-  await several.databases[2]!.query(`insert into pgqueue.queue (id, task) values ($1, 'hello')`, [stray]);
-  expect(await router.operator.jobs.erase([stray, ids[4]!])).toEqual([
+  await nth(several.databases, 2).query(`insert into pgqueue.queue (id, task) values ($1, 'hello')`, [stray]);
+  expect(await router.operator.jobs.erase([stray, nth(ids, 4)])).toEqual([
     { id: stray, verdict: 'erased' },
     { id: ids[4], verdict: 'erased' },
   ]);
@@ -112,7 +112,7 @@ test('sums the status up, and sets queues in all', async () => {
       keys.filter((key) => homeOf(key, [1, 2, 3]) === number).length,
     ]),
   );
-  await several.operators[1]!.queues.forget('default');
+  await nth(several.operators, 1).queues.forget('default');
   expect(await router.operator.queues.forget('default')).toMatchObject({ paused: true });
   await expect(router.operator.queues.forget('default')).rejects.toMatchObject({ code: 'not_found' });
   await expect(router.operator.queues.set('default', { concurrency: -1 })).rejects.toMatchObject({
@@ -150,7 +150,7 @@ test('one that is down: the others answer, and what is missing is told by its na
       data: { changed: ['one', 'three'], failed: [{ installation: 'two' }] },
     });
   });
-  expect(await several.operators[0]!.queues.list()).toMatchObject([{ queue: 'default', concurrency: 3 }]);
+  expect(await nth(several.operators, 0).queues.list()).toMatchObject([{ queue: 'default', concurrency: 3 }]);
 });
 
 test('who acts is noted in each installation that is changed', async () => {

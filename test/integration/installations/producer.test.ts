@@ -4,7 +4,7 @@ import type { RouterProducer } from '@pgqueue/router';
 import { createRouter, homeOf } from '@pgqueue/router';
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { useSeveral, waitingIn } from './support.ts';
+import { nth, useSeveral, waitingIn } from './support.ts';
 
 const task = defineTask({ name: 'hello', payload: z.object({ n: z.number() }) });
 const nowhere = 'postgres://postgres@127.0.0.1:1/nowhere';
@@ -118,8 +118,7 @@ describe('three installations', () => {
   });
 
   test('an enqueue in a transaction goes to the installation that is named', async () => {
-    const [, two] = several.databases;
-    const { id } = await two!.transaction((client) =>
+    const { id } = await nth(several.databases, 1).transaction((client) =>
       router.at('two').with(client).enqueue(task, { n: 1 }, { key: first }),
     );
     expect(installationOf(id)).toBe(2);
@@ -165,11 +164,10 @@ describe('three installations', () => {
     ],
     ['another name', { number: 1, name: 'uno' }, { number: 2, name: 'two' }, /says the name "one"/],
   ])('%s are refused before the first write', async (_, a, b, told) => {
-    const [one, two] = several.installations;
     const other = createRouter({
       installations: [
-        { ...one!, ...a },
-        { ...two!, ...b },
+        { ...nth(several.installations, 0), ...a },
+        { ...nth(several.installations, 1), ...b },
       ],
     });
     try {
@@ -195,8 +193,7 @@ describe('one installation', () => {
   const { several } = useSeveral(1);
 
   test('needs no number, and checks no homes', async () => {
-    const [database] = several.databases;
-    await database!.query('delete from pgqueue.installation', []);
+    await nth(several.databases, 0).query('delete from pgqueue.installation', []);
     const router = createRouter({ installations: several.installations });
     try {
       await router.check();
@@ -208,11 +205,9 @@ describe('one installation', () => {
   });
 
   test('a second one without a number is refused', async () => {
-    const [one] = several.installations;
-    const [database] = several.databases;
-    await database!.query('delete from pgqueue.installation', []);
+    await nth(several.databases, 0).query('delete from pgqueue.installation', []);
     const two = { number: 2, name: 'two', connectionString: nowhere };
-    const router = createRouter({ installations: [one!, two] });
+    const router = createRouter({ installations: [nth(several.installations, 0), two] });
     try {
       await expect(router.producer.enqueue(task, { n: 1 }, { key: keyOfOne })).rejects.toMatchObject({
         code: 'configuration',

@@ -52,3 +52,10 @@ export async function waitingIn({ databases }: Several): Promise<readonly number
     databases.map(async (database) => (await database.query('select from pgqueue.queue', [])).length),
   );
 }
+
+/** Returns one of a list; fails if it has too few. */
+export function nth<Item>(list: readonly Item[], index: number): Item {
+  const found = list[index];
+  if (found === undefined) throw new Error(`there is no ${index} in a list of ${list.length}`);
+  return found;
+}

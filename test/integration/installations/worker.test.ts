@@ -7,7 +7,7 @@ import type { Scheduler } from '@pgqueue/scheduler';
 import { afterEach, expect, test } from 'vitest';
 import { z } from 'zod';
 import { until } from '../../support/until.ts';
-import { useSeveral } from './support.ts';
+import { nth, useSeveral } from './support.ts';
 
 const task = defineTask({ name: 'hello', payload: z.object({ n: z.number() }) });
 const { several, router } = useSeveral(2);
@@ -67,7 +67,9 @@ test('one worker serves all installations with one set of slots, and none waits 
   await worker.start();
   await until('the jobs of the second one have run', () => ofSecond() === 20);
   const left = async (): Promise<number> =>
-    several.databases[0]!.query('select from pgqueue.queue', []).then(({ length }) => length);
+    nth(several.databases, 0)
+      .query('select from pgqueue.queue', [])
+      .then(({ length }) => length);
   await until('all jobs are done', async () => (await left()) === 0);
   expect(ran.filter((n) => n < 40).toSorted((a, b) => a - b)).toEqual(jobs.map((_, n) => n));
   expect(most()).toBe(2);
@@ -96,7 +98,7 @@ test('claims that a database does not answer keep no slot from the others', asyn
   const worker = router.worker({ tasks: [handler], concurrency: 1 });
   running.push(worker);
   await worker.start();
-  const client = await several.databases[1]!.pool.connect();
+  const client = await nth(several.databases, 1).pool.connect();
   try {
     await client.query('begin');
     await client.query('lock table pgqueue.work_queue in access exclusive mode');
@@ -108,6 +110,7 @@ test('claims that a database does not answer keep no slot from the others', asyn
     });
     await router.producer.enqueueMany(Array.from({ length: 50 }, (_, n) => task.job({ n }, { key: first })));
     await until('the others work', () => ran.length === 50);
+    expect(worker.running).toBeLessThanOrEqual(1);
   } finally {
     await client.query('rollback');
     client.release();
@@ -120,9 +123,18 @@ test('claims that a database does not answer keep no slot from the others', asyn
 test('an installation that is down does not keep the others from work; one that is wrong stops all', async () => {
   await schedule(1);
   const nowhere = 'postgres://postgres@127.0.0.1:1/nowhere';
-  const [one, two] = several.installations;
-  const partly = createRouter({ installations: [one!, { ...two!, connectionString: nowhere }] });
-  const swapped = createRouter({ installations: [one!, { ...two!, number: 3, name: 'three' }] });
+  const partly = createRouter({
+    installations: [
+      nth(several.installations, 0),
+      { ...nth(several.installations, 1), connectionString: nowhere },
+    ],
+  });
+  const swapped = createRouter({
+    installations: [
+      nth(several.installations, 0),
+      { ...nth(several.installations, 1), number: 3, name: 'three' },
+    ],
+  });
   try {
     const { handler, ran } = recorder();
     const worker = partly.worker({ tasks: [handler], concurrency: 2 });

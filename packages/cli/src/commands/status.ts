@@ -7,7 +7,7 @@ import type { Output } from '../output/output.ts';
 import { facts } from '../output/table.ts';
 import { about, flowsText } from '../output/top.ts';
 import { examples } from './help.ts';
-import { routerStatusText } from './installations/status.ts';
+import { routerStatusText } from '../output/installations-text.ts';
 import { shadowText } from '../output/shadow-text.ts';
 
 export function addStatus(program: Command): void {

@@ -13,7 +13,7 @@ export interface Member {
    * @throws {PgQueueError} `configuration`: it says another number or name; `installation`
    */
   readonly identified: () => Promise<void>;
-  /** Runs a call to this installation after that check. What it throws names the installation. */
+  /** Runs a call to this installation after that check. Its errors name the installation. */
   readonly run: <Result>(work: () => Promise<Result>) => Promise<Result>;
   readonly close: () => Promise<void>;
 }

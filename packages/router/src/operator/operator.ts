@@ -58,7 +58,7 @@ export interface RouterJobs extends Omit<JobsOperator, 'list'> {
 }
 
 /**
- * Operations over all installations. What is asked by id goes to the installation that the id names, and to the others if
+ * Operations over all installations. A question by id goes to the installation that the id names, and to the others if
  * that one does not know it.
  */
 export interface RouterOperator {

@@ -62,7 +62,7 @@ async function place(
         for (const [n, { index }] of group.entries()) enqueued[index] = outcomes[n];
         return [];
       } catch (error) {
-        return await again(parts, { member, group, error, refusals }, enqueued);
+        return again(parts, { member, group, error, refusals }, enqueued);
       }
     }),
   );

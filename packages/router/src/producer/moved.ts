@@ -35,7 +35,16 @@ export async function learnMove(
   };
   routes.learn({ key, installation, version, movingFrom: null });
   // other keys of a batch may have moved, too; what this reading misses is refused once more
-  await Promise.allSettled([routes.read(member)]);
+  await settled(routes.read(member));
   if (refusals > 0) await new Promise((resolve) => setTimeout(resolve, retryPauseMs(refusals, 1_000)));
   return { ids, known: new Set(known) };
+}
+
+/** Waits for a reading; one that fails has told nothing new. */
+async function settled(reading: Promise<void>): Promise<void> {
+  try {
+    await reading;
+  } catch {
+    // the next enqueue finds out
+  }
 }

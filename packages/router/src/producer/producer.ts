@@ -56,30 +56,6 @@ export function createRouterProducer(parts: RouterProducerParts): RouterProducer
     }
   };
 
-  const start = async (
-    flow: Parameters<Producer['start']>[0],
-    options: FlowOptions = {},
-  ): Promise<FlowRun> => {
-    use();
-    const name = String(flow?.name);
-    let given = options;
-    let home = spread(options ?? {}, name);
-    for (let refusals = 0; ; refusals += 1) {
-      const member = home;
-      try {
-        return await member.run(() => producers.routed(member).start(flow, given));
-      } catch (error) {
-        const { ids, known } = await learnMove(error, { member, routes, refusals });
-        const [id] = ids;
-        if (id !== undefined) given = { ...options, id };
-        // an earlier try has started it there: it stays
-        if (id !== undefined && known.has(id))
-          return member.run(() => producers.plain(member).start(flow, given));
-        home = spread(options, name);
-      }
-    }
-  };
-
   return {
     enqueue: async (task, payload, options) => {
       if (!isTask(task))
@@ -94,7 +70,7 @@ export function createRouterProducer(parts: RouterProducerParts): RouterProducer
       return enqueued as Enqueued<never>;
     },
     enqueueByName: (name, payload, options) =>
-      one(String(name), options, (producer, id) =>
+      one(name, options, (producer, id) =>
         producer.enqueueByName(name, payload, id === undefined ? options : { ...options, id }),
       ),
     enqueueMany: (async (jobs: readonly NewJob[]) => {
@@ -102,7 +78,7 @@ export function createRouterProducer(parts: RouterProducerParts): RouterProducer
       checkJobList(jobs, 'enqueueMany');
       return enqueueSplit({ spread, routes, producers }, jobs);
     }) as Producer['enqueueMany'],
-    start,
+    start: (flow, options) => startFlow(parts, flow, options),
     signal: async (flowId, step, value, by) => {
       use();
       return findIn(lookUpOrder(members, flowId), (member) =>
@@ -120,6 +96,32 @@ export function createRouterProducer(parts: RouterProducerParts): RouterProducer
       return awaitResult(parts, job, options);
     },
   };
+}
+
+/** Starts a flow in the home of its key, again where the key went if it has moved. */
+async function startFlow(
+  { routes, spread, producers, use }: RouterProducerParts,
+  flow: Parameters<Producer['start']>[0],
+  options: FlowOptions = {},
+): Promise<FlowRun> {
+  use();
+  const name = flow?.name;
+  let given = options;
+  let home = spread(options ?? {}, name);
+  for (let refusals = 0; ; refusals += 1) {
+    const member = home;
+    try {
+      return await member.run(() => producers.routed(member).start(flow, given));
+    } catch (error) {
+      const { ids, known } = await learnMove(error, { member, routes, refusals });
+      const [id] = ids;
+      if (id !== undefined) given = { ...options, id };
+      // an earlier try has started it there: it stays
+      if (id !== undefined && known.has(id))
+        return member.run(() => producers.plain(member).start(flow, given));
+      home = spread(options, name);
+    }
+  }
 }
 
 /** Most times that a job is looked for: it may move while it is awaited. */

@@ -86,6 +86,14 @@ function isDue({ free, ahead }: Wanted, slots: number): boolean {
   return free > 0 || (ahead > 0 && ahead * 2 >= slots);
 }
 
+/** Reports whether a claim is due. Tells whether slots are missing for work that is ready (`more`). */
+function isDueNow({ slots, starved }: ClaimerParts, want: Wanted, more: boolean): boolean {
+  const due = isDue(want, slots);
+  if (!more) starved?.(false);
+  else if (!due) starved?.(true);
+  return due;
+}
+
 /** Keeps the slots full, with one claim at a time. */
 export function startClaimer(parts: ClaimerParts): Claimer {
   const { claims, slots, wanted, observe, hearing } = parts;
@@ -106,8 +114,7 @@ export function startClaimer(parts: ClaimerParts): Claimer {
     const want = wanted();
     const { free, ahead } = want;
     const nowMs = performance.now();
-    if (!isDue(want, slots)) {
-      if (more) parts.starved?.(true);
+    if (!isDueNow(parts, want, more)) {
       if (!settled) return parkedMs;
       if (nowMs < claimedAt + askMs) return claimedAt + askMs - nowMs;
       ask();
@@ -130,7 +137,6 @@ export function startClaimer(parts: ClaimerParts): Claimer {
     more = free > 0 ? got >= free : more;
     short = got < asked;
     if (short) ask();
-    if (!more) parts.starved?.(false);
     parts.take(units, { claimedAt: claimed.claimedAt, ahead: claimed.full || got < free ? 0 : ahead });
     const suspect = units.some(([first]) => first.crashes > 0);
     return pace.next({ got, asked, nowMs, hearing: hearing(), suspect });
@@ -152,9 +158,7 @@ export function startClaimer(parts: ClaimerParts): Claimer {
     slotFreed: (empty) => {
       // While the loop gathers, it claims by itself when the gathering time is over.
       const want = wanted();
-      const due = isDue(want, slots);
-      if (more && !due) parts.starved?.(true);
-      if (empty || (more && due && !(gathering && isFew(want, slots)))) loop.wake();
+      if (empty || (isDueNow(parts, want, more) && more && !(gathering && isFew(want, slots)))) loop.wake();
     },
     settled: () => {
       settled = true;

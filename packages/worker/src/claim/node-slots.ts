@@ -29,7 +29,7 @@ export const ownSlots: NodeSlots = {
 
 /**
  * Longest time for which a claim keeps its reservation: a database that does not answer must not keep slots from the
- * others. What such a claim brings later takes what is free then.
+ * others. Jobs that such a claim brings later take what is free then.
  */
 const reservedMs = 1_000;
 

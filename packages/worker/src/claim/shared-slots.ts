@@ -5,11 +5,11 @@
 export interface SharedSlots {
   readonly size: number;
   /** @param wake called when there may be room for a worker that waits */
-  readonly join: (wake: () => void) => Share;
+  readonly join: (wake: () => void) => SlotShare;
 }
 
 /** Part of one worker in shared slots. */
-export interface Share {
+export interface SlotShare {
   /** Number of slots that it may reserve now. */
   readonly room: () => number;
   /** Reserves up to `max` of them; returns how many. */
@@ -28,12 +28,12 @@ export interface Share {
 export function createSharedSlots(size: number): SharedSlots {
   let free = size;
   /** In the order of their turns. */
-  const waiting = new Map<Share, () => void>();
+  const waiting = new Map<SlotShare, () => void>();
 
   const wakeSome = (): void => {
     for (const wake of [...waiting.values()].slice(0, free)) wake();
   };
-  const roomOf = (share: Share): number => {
+  const roomOf = (share: SlotShare): number => {
     if (!waiting.has(share)) return Math.max(0, free - waiting.size);
     const before = [...waiting.keys()].indexOf(share);
     // at least one for each that waits
@@ -43,7 +43,7 @@ export function createSharedSlots(size: number): SharedSlots {
   return {
     size,
     join: (wake) => {
-      const share: Share = {
+      const share: SlotShare = {
         room: () => roomOf(share),
         reserve: (max) => {
           const count = Math.min(max, roomOf(share));

@@ -1,7 +1,7 @@
 import type { RouterStatus } from '@pgqueue/router';
-import { age, brief, oneLine } from '../../output/format.ts';
-import type { Output } from '../../output/output.ts';
-import { about } from '../../output/top.ts';
+import { age, brief, oneLine } from './format.ts';
+import type { Output } from './output.ts';
+import { about } from './top.ts';
 
 const messageMax = 70;
 
