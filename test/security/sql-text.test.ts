@@ -50,6 +50,15 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     'job.toLowerCase()': 'in a text that is hashed',
     name: 'in a text that is hashed',
   },
+  'postgres/src/statements/flow/start.ts': {
+    home: 'a call of at_home with $1, $2, …, made of the schema’s name',
+  },
+  'postgres/src/statements/installation.ts': { routesMax: 'a constant number' },
+  'router/src/operator/every.ts': {
+    what: 'in a message',
+    done: 'in a message: names of installations',
+    not: 'in a message',
+  },
   'postgres/src/hints/listener.ts': {
     'pg.escapeIdentifier(channel)': 'quoted, and made of the schema’s name',
   },
@@ -173,6 +182,9 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   },
   'postgres/src/statements/enqueue/enqueue-copy.ts': { names: 'of columns, constants' },
   'postgres/src/statements/enqueue/enqueue.ts': {
+    "versions === undefined ? '' : ' @'": 'in the key of a cache: one of two constants',
+    home: 'a call of at_home with $1, $2, …, made of the schema’s name',
+    'home.slice(2)': 'that call, without its comma',
     call: 'a part of the statement',
     channel: 'a parameter, by its number',
     "hints ? ' +' : ''": 'in the key of a map',

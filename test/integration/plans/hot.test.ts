@@ -105,6 +105,10 @@ const statements: Readonly<Record<string, readonly [string, readonly unknown[]]>
       }),
     ],
   ],
+  at_home: [
+    "select pgqueue.at_home(array['k1', 'k2'], array[0, 0], array(select id from pgqueue.queue limit 5))",
+    [],
+  ],
   advance_front: ['select pgqueue.advance_front()', []],
   behind: ["select * from pgqueue.behind('q0', 'k3', '{0, 5}', '{5000, 100}')", []],
   count_behind: ["select pgqueue.count_behind('{q0, q0}', '{k3, k4}', '{0, 5}', '{5000, 100}', 100)", []],
