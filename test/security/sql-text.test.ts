@@ -50,9 +50,6 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     'job.toLowerCase()': 'in a text that is hashed',
     name: 'in a text that is hashed',
   },
-  'postgres/src/statements/flow/start.ts': {
-    home: 'a call of at_home with $1, $2, …, made of the schema’s name',
-  },
   'postgres/src/statements/installation.ts': { routesMax: 'a constant number' },
   'router/src/operator/every.ts': {
     what: 'in a message',
@@ -183,6 +180,8 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   'postgres/src/statements/enqueue/enqueue-copy.ts': { names: 'of columns, constants' },
   'postgres/src/statements/enqueue/enqueue.ts': {
     "versions === undefined ? '' : ' @'": 'in the key of a cache: one of two constants',
+    'values.push(list)': 'the number of a parameter',
+    "given.join(', ')": 'parameters, by their numbers',
     home: 'a call of at_home with $1, $2, …, made of the schema’s name',
     'home.slice(2)': 'that call, without its comma',
     call: 'a part of the statement',
@@ -215,6 +214,7 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   },
   'postgres/src/statements/flow/results.ts': { lockMs: 'a number of our own' },
   'postgres/src/statements/flow/start.ts': {
+    home: 'a call of at_home with $1, $2, …, made of the schema’s name',
     'fields.slice(0, -1)': 'JSON of a parameter',
     "row.steps.map(stepJson).join(',')": 'JSON of a parameter',
     'jobsJson(step.jobs)': 'JSON of a parameter',

@@ -105,10 +105,7 @@ const statements: Readonly<Record<string, readonly [string, readonly unknown[]]>
       }),
     ],
   ],
-  at_home: [
-    "select pgqueue.at_home(array['k1', 'k2'], array[0, 0], array(select id from pgqueue.queue limit 5))",
-    [],
-  ],
+  at_home: [`select pgqueue.at_home('{k1,k2}', '{0,0}', '{00000000-0000-7000-8000-000000000001}')`, []],
   advance_front: ['select pgqueue.advance_front()', []],
   behind: ["select * from pgqueue.behind('q0', 'k3', '{0, 5}', '{5000, 100}')", []],
   count_behind: ["select pgqueue.count_behind('{q0, q0}', '{k3, k4}', '{0, 5}', '{5000, 100}', 100)", []],
