@@ -285,12 +285,12 @@ describe('at the same time as', () => {
 
   test('settlements, claims and other producers, over the same keys in any order: no deadlock', async () => {
     const keys = Array.from({ length: 12 }, (_, n) => `u${n}`);
-    let ended = 0;
+    const settled = { count: 0 };
     const enqueuing = async (turn: number): Promise<void> => {
       const turned = [...keys.slice(turn), ...keys.slice(0, turn)];
       const ordered = turn % 2 === 0 ? turned : turned.toReversed();
       // longer where a busy machine has settled nothing yet
-      for (let n = 0; n < 5 || (ended === 0 && n < 500); n += 1)
+      for (let n = 0; n < 5 || (settled.count === 0 && n < 500); n += 1)
         await producer.enqueueMany(ordered.map((key) => hello.job({ n }, unique(key))));
     };
     const enqueues = new AbortController();
@@ -303,14 +303,14 @@ describe('at the same time as', () => {
         const settlements = claimed.map((lease, n) =>
           settlement(lease, n % 3 === 0 ? 'retry' : 'done', { delayMs: 0, data: { message: 'no' } }),
         );
-        ended += (await settle(ground.database, settlements)).size;
+        settled.count += (await settle(ground.database, settlements)).size;
       }
     };
     const work = Promise.all([dispatching(), working(), working()]);
     await Promise.all(Array.from({ length: 8 }, (_, turn) => enqueuing(turn)));
     enqueues.abort();
     await work;
-    expect(ended).toBeGreaterThan(0);
+    expect(settled.count).toBeGreaterThan(0);
     const held = await ground.sql('select unique_key from pgqueue.queue where unique_key is not null');
     expect(new Set(held.map((row) => row['unique_key'])).size).toBe(held.length);
   });
