@@ -2348,7 +2348,7 @@ begin
       or exists (select from dead_letter d where installation_of(d.id) = v_old.number)
       or exists (select from flow f where installation_of(f.id) = v_old.number)) then
     raise exception 'this is installation %, and jobs have ids with that number', v_old.number
-      using errcode = '55000', hint = 'Keep the number. Only an installation without jobs of its own can get another one.';
+      using errcode = '22023', hint = 'Keep the number. Only an installation without jobs of its own can get another one.';
   end if;
   update installation set number = p_number, name = p_name;
   return 'changed';
@@ -2411,7 +2411,7 @@ declare
 begin
   update installation set changes = changes + 1 returning changes into v_change;
   if not found then
-    raise exception 'this installation has no number' using errcode = '55000', hint = 'Give it one: pgqueue installations init --number N --name NAME.';
+    raise exception 'this installation has no number' using errcode = '22023', hint = 'Give it one: pgqueue installations init --number N --name NAME.';
   end if;
   perform pg_advisory_xact_lock(route_lock(p_key));
   insert into route as r (key, installation, version, moving_from, state, change)

@@ -1,4 +1,4 @@
-import type { Codec, Enqueued, JobOptions, NewJob, Observer, Task } from '@pgqueue/core';
+import type { Codec, Enqueued, JobOptions, NewJob, Observer, Task, TraceContext } from '@pgqueue/core';
 import type { JobRow } from '@pgqueue/core/internal';
 import { PgQueueError } from '@pgqueue/core';
 import {
@@ -70,40 +70,50 @@ export interface EnqueuerParts {
   readonly isClosed: () => boolean;
 }
 
+/** Jobs as they are written. */
+interface Encoded extends Pick<WriteOptions, 'rebound'> {
+  readonly rows: readonly JobRow[];
+}
+
 /** Checks jobs, writes them, and tells of them. */
 export function createEnqueuer(parts: EnqueuerParts): Enqueuer {
   const { trace, ids, underWay, codec } = parts;
-  const made = { trace, makeId: ids.make };
+  const making = { trace, makeId: ids.make };
 
-  const write = (plain: readonly JobRow[], again: boolean): Promise<readonly Enqueued[]> => {
+  /** Encodes jobs: before any I/O, so that what is refused for its size is. */
+  const encoded = async (make: () => Promise<readonly JobRow[]>): Promise<Encoded> => {
+    const plain = await make();
     const rows = encodedRows(codec, plain);
-    const rebound = codec === undefined ? undefined : reboundTo(codec, { plain, rows });
-    return traceSend(
-      () => sendingOf(rows),
-      (carried) => parts.write(carried === undefined ? rows : carrying(rows, carried), { again, rebound }),
-      (written) => written.map(({ id }) => id),
-    );
+    return { rows, rebound: codec === undefined ? undefined : reboundTo(codec, { plain, rows }) };
   };
 
   const send = async (
     make: () => Promise<readonly JobRow[]>,
     again: boolean,
   ): Promise<readonly Enqueued[]> => {
-    let rows = await make();
+    let made = await encoded(make);
     if (parts.isClosed()) throw new PgQueueError('configuration', 'this producer was closed');
-    if (rows.length === 0) return [];
-    const settling = ids.settle(parts.check);
-    const writing =
-      settling === undefined
-        ? write(rows, again)
-        : settling.then(async (anew) => {
-            if (anew) rows = await make();
-            return write(rows, again);
-          });
+    if (made.rows.length === 0) return [];
+    const write = (carried: TraceContext | undefined): Promise<readonly Enqueued[]> => {
+      const { rows, rebound } = made;
+      return parts.write(carried === undefined ? rows : carrying(rows, carried), { again, rebound });
+    };
+    const writing = traceSend(
+      () => sendingOf(made.rows),
+      (carried) => {
+        const settling = ids.settle(parts.check);
+        if (settling === undefined) return write(carried);
+        return settling.then(async (anew) => {
+          if (anew) made = await encoded(make);
+          return write(carried);
+        });
+      },
+      (written) => written.map(({ id }) => id),
+    );
     underWay.add(writing);
     try {
       const enqueued = await writing;
-      tell(parts.observe, rows, enqueued);
+      tell(parts.observe, made.rows, enqueued);
       return enqueued;
     } finally {
       underWay.delete(writing);
@@ -111,7 +121,7 @@ export function createEnqueuer(parts: EnqueuerParts): Enqueuer {
   };
 
   const one = async (job: NewJob): Promise<Enqueued> => {
-    const [enqueued] = await send(async () => [await toRow(job, made)], job.options.id !== undefined);
+    const [enqueued] = await send(async () => [await toRow(job, making)], job.options.id !== undefined);
     if (enqueued === undefined) throw new PgQueueError('invariant', 'an enqueue got no answer');
     return enqueued;
   };
@@ -127,7 +137,7 @@ export function createEnqueuer(parts: EnqueuerParts): Enqueuer {
     enqueueMany: async <const Jobs extends readonly NewJob[]>(jobs: Jobs) => {
       checkJobList(jobs, 'enqueueMany');
       const again = jobs.some(({ options }) => options.id !== undefined);
-      return (await send(() => toRows(jobs, made), again)) as EnqueuedOf<Jobs>;
+      return (await send(() => toRows(jobs, making), again)) as EnqueuedOf<Jobs>;
     },
     enqueueByName: async (name, payload, given = {}) => {
       const job = { task: name, payload, payloadVersion: 1, check: unchecked };

@@ -52,7 +52,7 @@ declare
 begin
   update installation set changes = changes + 1 returning changes into v_change;
   if not found then
-    raise exception 'this installation has no number' using errcode = '55000', hint = 'Give it one: pgqueue installations init --number N --name NAME.';
+    raise exception 'this installation has no number' using errcode = '22023', hint = 'Give it one: pgqueue installations init --number N --name NAME.';
   end if;
   perform pg_advisory_xact_lock(route_lock(p_key));
   insert into route as r (key, installation, version, moving_from, state, change)
