@@ -121,5 +121,5 @@ test('a route waits for enqueues of its key that are under way, and for no other
 
 test('an installation without a number takes no routes', async () => {
   await own.database.query('delete from pgqueue.installation', []);
-  await expect(setRoute(own.database, settled)).rejects.toMatchObject({ code: '55000' });
+  await expect(setRoute(own.database, settled)).rejects.toMatchObject({ code: '22023' });
 });

@@ -21,7 +21,7 @@ begin
       or exists (select from dead_letter d where installation_of(d.id) = v_old.number)
       or exists (select from flow f where installation_of(f.id) = v_old.number)) then
     raise exception 'this is installation %, and jobs have ids with that number', v_old.number
-      using errcode = '22023', hint = 'Keep the number. Only an installation without jobs of its own can get another one.';
+      using errcode = '55000', hint = 'Keep the number. Only an installation without jobs of its own can get another one.';
   end if;
   update installation set number = p_number, name = p_name;
   return 'changed';
