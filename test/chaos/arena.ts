@@ -24,6 +24,8 @@ export interface ArenaOptions {
   readonly write: Write;
   readonly producers: number;
   readonly workers: number;
+  /** Share of the workers that are on the Python client, rounded up. */
+  readonly python: number;
   /** True if the server runs under a clock that can be set. */
   readonly serverClock: boolean;
   /** True if the server's write-ahead log is on a small disk. */
@@ -122,11 +124,12 @@ interface Ways {
 }
 
 /**
- * Assigns routes and clocks: the last worker and the last producer connect through the pooler; one worker and
- * one scheduler have a clock of their own.
+ * Assigns routes, clocks and languages: the last worker and the last producer connect through the pooler; one
+ * worker and one scheduler have a clock of their own. Of three workers, two are in Python with a share of a
+ * half: the one with the clock, and the one behind the pooler.
  */
 function slotsOf(
-  { producers, workers }: ArenaOptions,
+  { producers, workers, python }: ArenaOptions,
   { proxies, pooler, clock }: Ways,
 ): readonly SlotOptions[] {
   const by = (name: ProxyName, last: boolean): Pick<SlotOptions, 'url' | 'listen'> =>
@@ -141,7 +144,9 @@ function slotsOf(
     ...Array.from({ length: workers }, (_, index): SlotOptions => {
       const name = `node-${index + 1}`;
       const own = index === 0 ? clock(name) : {};
-      return { name, role: 'worker', ...by('workers', workers > 1 && index === workers - 1), ...own };
+      const way = by('workers', workers > 1 && index === workers - 1);
+      const inPython = Math.ceil((index + 1) * python) > Math.ceil(index * python);
+      return { name, role: 'worker', ...way, ...own, python: inPython };
     }),
     ...Array.from({ length: producers }, (_, index): SlotOptions => ({
       name: `producer-${index + 1}`,

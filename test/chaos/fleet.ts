@@ -19,6 +19,8 @@ export interface SlotOptions {
   readonly listen: boolean;
   /** Its wall clock, where that can be set. */
   readonly clock?: Clock;
+  /** True for a worker on the Python client. */
+  readonly python?: boolean;
 }
 
 export interface Fleet {
@@ -130,7 +132,7 @@ class Slot {
   }
 
   async #begin(): Promise<void> {
-    const { name, role, url, listen, clock } = this.options;
+    const { name, role, url, listen, clock, python = false } = this.options;
     const { config } = this.#fleet;
     const output = openSync(join(logsOf(this.#fleet), `${name}.log`), 'a');
     try {
@@ -140,7 +142,7 @@ class Slot {
           name,
           ...(role === 'scheduler'
             ? { options: { leaseMs: config.schedulerLeaseMs, queryTimeoutMs: 5_000, listen, ...schedulers } }
-            : { options: { ...config, listen }, file: fileOf(role) }),
+            : { options: { ...config, listen }, file: fileOf(role, python ? 'py' : 'ts') }),
           execArgv: execArgvOf(role),
           env: { ...clock?.env, PGQUEUE_TEST_HISTORY: config.folder },
           output,
@@ -171,7 +173,8 @@ class Slot {
   }
 }
 
-const fileOf = (name: string): URL => new URL(`actors/${name}.ts`, import.meta.url);
+const fileOf = (name: string, language: 'ts' | 'py' = 'ts'): URL =>
+  new URL(`actors/${name}.${language}`, import.meta.url);
 
 const schedulers = { policies: fileOf('policies').href, policy: 'bench' };
 

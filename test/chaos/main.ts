@@ -1,10 +1,11 @@
 // npm run chaos -- --judge FOLDER: the verdict over a history that was kept
-// npm run chaos -- --minutes 3 --seed 1 [--faults worker-kill,network-delay] [--busy] [--json FILE] [--html FILE] [--keep FOLDER]
+// npm run chaos -- --minutes 3 --seed 1 [--faults worker-kill,network-delay] [--busy] [--python SHARE] [--json FILE] [--html FILE] [--keep FOLDER]
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { startBusyCore } from './busy-core.ts';
+import { lacks } from '../support/tools.ts';
 import { lineOf, problemsOf } from './checker/check.ts';
 import { reportOf } from './report.ts';
 import { chaosRun, judge } from './run.ts';
@@ -17,6 +18,7 @@ const { values } = parseArgs({
     faults: { type: 'string', default: 'all' },
     'per-second': { type: 'string', default: '120' },
     'fault-every': { type: 'string', default: '6' },
+    python: { type: 'string', default: '0' },
     busy: { type: 'boolean', default: false },
     json: { type: 'string' },
     html: { type: 'string' },
@@ -24,6 +26,9 @@ const { values } = parseArgs({
     judge: { type: 'string' },
   },
 });
+const python = Number(values.python);
+if (!(python >= 0 && python <= 1)) throw new Error('--python must be a share of the workers, from 0 to 1');
+if (python > 0 && lacks('psycopg')) throw new Error('--python needs Python with psycopg 3: see .ci/run');
 const folder = values.judge ?? values.keep ?? mkdtempSync(join(tmpdir(), 'pgqueue-chaos-'));
 const busy = values.busy ? startBusyCore() : undefined;
 try {
@@ -33,6 +38,7 @@ try {
         ms: Number(values.minutes) * 60_000,
         faults: values.faults.split(','),
         perSecond: Number(values['per-second']),
+        python,
         everyMs: Number(values['fault-every']) * 1_000,
         folder,
       })

@@ -27,6 +27,8 @@ export interface ChaosOptions {
   readonly mixed?: boolean;
   /** Every planned fault is made, however late the machine is; default: none begins after `ms`. */
   readonly whole?: boolean;
+  /** Share of the workers that are on the Python client, rounded up; default 0. */
+  readonly python?: number;
   /** For histories and logs: an empty folder, made where there is none. */
   readonly folder: string;
 }
@@ -47,7 +49,7 @@ const drainMs = 1_200_000;
 const standstillMs = 240_000;
 
 export async function chaosRun(options: ChaosOptions): Promise<ChaosRun> {
-  const { seed, ms, folder, mixed = false, whole = false } = options;
+  const { seed, ms, folder, mixed = false, whole = false, python = 0 } = options;
   mkdirSync(folder, { recursive: true });
   const began = performance.now();
   const write = openHistory(folder, 'bench');
@@ -69,6 +71,7 @@ export async function chaosRun(options: ChaosOptions): Promise<ChaosRun> {
     write,
     producers,
     workers,
+    python,
     serverClock: wants('database-clock'),
     smallDisk: wants('disk-full', 'all'),
   });

@@ -1,7 +1,9 @@
-import { fork } from 'node:child_process';
-import type { ChildProcess } from 'node:child_process';
+import { fork, spawn } from 'node:child_process';
+import type { ChildProcess, StdioOptions } from 'node:child_process';
+import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import type { Said } from './actors/messages.ts';
+import { python } from './tools.ts';
 import { until } from './until.ts';
 
 /** An actor in a process of its own, which a test can freeze and kill. */
@@ -9,7 +11,8 @@ export interface Actor {
   readonly name: string;
   readonly process: ChildProcess;
   readonly heard: readonly Said[];
-  readonly tell: (word: 'stop' | 'finish') => void;
+  /** False: it does not listen any more. */
+  readonly tell: (what: string) => boolean;
   readonly signal: (signal: NodeJS.Signals) => void;
   /** Stops it in order; kills it if it does not end within five seconds. */
   readonly stop: () => Promise<void>;
@@ -24,7 +27,7 @@ export interface ActorOptions {
    */
   readonly options?: object;
   readonly env?: Readonly<Record<string, string>>;
-  /** Program to run. Default: the one of that kind in actors/. */
+  /** Program to run, in TypeScript or Python. Default: the one of that kind in actors/. */
   readonly file?: URL;
   /** Options of Node. Default: those that run the packages from their source. */
   readonly execArgv?: readonly string[];
@@ -32,39 +35,31 @@ export interface ActorOptions {
   readonly output?: number;
 }
 
+/** A process, and how to talk with it. */
+interface Started {
+  readonly process: ChildProcess;
+  readonly tell: (what: string) => boolean;
+}
+
 export async function startActor(
   kind: 'scheduler' | 'worker' | 'producer',
   options: ActorOptions,
 ): Promise<Actor> {
-  const { url, name } = options;
-  const {
-    file = new URL(`actors/${kind}.ts`, import.meta.url),
-    execArgv = [`--conditions=@pgqueue/source`],
-    output = 'inherit',
-  } = options;
-  const child = fork(fileURLToPath(file), [], {
-    env: {
-      ...process.env,
-      ...options.env,
-      PGQUEUE_TEST_URL: url,
-      PGQUEUE_TEST_NAME: name,
-      PGQUEUE_TEST_OPTIONS: JSON.stringify(options.options ?? {}),
-    },
-    execArgv: [...execArgv],
-    stdio: ['ignore', output, output, 'ipc'],
-  });
+  const { name } = options;
   const heard: Said[] = [];
-  child.on('message', (message) => heard.push(message as Said));
+  const { file = new URL(`actors/${kind}.ts`, import.meta.url) } = options;
+  const start = file.pathname.endsWith('.py') ? startPython : startNode;
+  const { process: child, tell } = start(fileURLToPath(file), options, (said) => heard.push(said));
   const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()));
   const actor: Actor = {
     name,
     process: child,
     heard,
-    tell: (word) => void (child.connected && child.send(word)),
+    tell,
     signal: (signal) => void child.kill(signal),
     stop: async () => {
       child.kill('SIGCONT');
-      if (child.connected) child.send('stop');
+      tell('stop');
       const deadline = setTimeout(() => child.kill('SIGKILL'), 5_000);
       await exited;
       clearTimeout(deadline);
@@ -85,4 +80,40 @@ export async function startActor(
     throw error;
   }
   return actor;
+}
+
+function startNode(file: string, options: ActorOptions, hear: (said: Said) => void): Started {
+  const { execArgv = [`--conditions=@pgqueue/source`], output = 'inherit' } = options;
+  const stdio: StdioOptions = ['ignore', output, output, 'ipc'];
+  const child = fork(file, [], { env: envOf(options), execArgv: [...execArgv], stdio });
+  child.on('message', (message) => hear(message as Said));
+  return { process: child, tell: (what) => child.connected && child.send(what) };
+}
+
+/** Starts a program in Python, which hears lines of its standard input, and says lines of JSON. */
+function startPython(file: string, options: ActorOptions, hear: (said: Said) => void): Started {
+  const child = spawn(python, [file], {
+    env: { ...envOf(options), PYTHONDONTWRITEBYTECODE: '1' },
+    stdio: ['pipe', 'pipe', options.output ?? 'inherit'],
+  });
+  child.stdin.on('error', () => {}); // it has ended, which `exit` tells
+  createInterface({ input: child.stdout }).on('line', (line) => hear(JSON.parse(line) as Said));
+  return {
+    process: child,
+    tell: (what) => {
+      const listens = child.exitCode === null && child.signalCode === null && child.stdin.writable;
+      if (listens) child.stdin.write(`${what}\n`);
+      return listens;
+    },
+  };
+}
+
+function envOf({ url, name, env, options = {} }: ActorOptions): NodeJS.ProcessEnv {
+  return {
+    ...process.env,
+    ...env,
+    PGQUEUE_TEST_URL: url,
+    PGQUEUE_TEST_NAME: name,
+    PGQUEUE_TEST_OPTIONS: JSON.stringify(options),
+  };
 }

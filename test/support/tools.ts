@@ -1,18 +1,20 @@
 import { spawnSync } from 'node:child_process';
 import { appendFileSync } from 'node:fs';
 
+/** Debian's own, which has the libraries; another one in PATH has not. */
+export const python = '/usr/bin/python3';
+
 const probes = {
   psql: ['psql', '--version'],
   openssl: ['openssl', 'version'],
   pgbouncer: ['/usr/sbin/pgbouncer', '--version'],
-  python3: ['/usr/bin/python3', '--version'],
-  // Debian's own Python, which has python3-psycopg2; another one in PATH has not
-  psycopg2: ['/usr/bin/python3', '-c', 'import psycopg2.extras'],
+  python3: [python, '--version'],
+  psycopg2: [python, '-c', 'import psycopg2.extras'],
   // what the tests of the Python client use
-  psycopg: ['/usr/bin/python3', '-c', 'import psycopg, psycopg2, sqlalchemy, django, cryptography'],
+  psycopg: [python, '-c', 'import psycopg, psycopg2, sqlalchemy, django, cryptography'],
   mypy: ['mypy', '--version'],
   black: ['/usr/bin/black', '--version'],
-  'python venv': ['/usr/bin/python3', '-c', 'import psycopg, ensurepip, venv, setuptools, wheel'],
+  'python venv': [python, '-c', 'import psycopg, ensurepip, venv, setuptools, wheel'],
   // the server's programs that replication needs; the embedded one has them not
   'postgresql-15': ['/usr/lib/postgresql/15/bin/pg_basebackup', '--version'],
   patroni: ['patroni', '--version'],

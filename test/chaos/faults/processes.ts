@@ -41,9 +41,7 @@ export function workerFaults(arena: Arena): readonly FaultMaker[] {
   const { fleet } = arena;
   const target = (random: () => number): string => pick(fleet.names('worker'), random);
   const tell = (name: string, what: string): void => {
-    const child = fleet.actor(name)?.process;
-    if (child === undefined || !child.connected) throw new Error(`${name} does not run`);
-    child.send(what);
+    if (fleet.actor(name)?.tell(what) !== true) throw new Error(`${name} does not run`);
   };
   return [
     {
