@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import os
 import re
-import select
+import selectors
 import socket
 import threading
 import time
@@ -118,7 +118,10 @@ class Link:
                 if not self._strict:
                     return connection.execute(statement, parameters).fetchall()
                 with connection.transaction():
-                    return connection.execute(statement, parameters).fetchall()
+                    rows = connection.execute(statement, parameters).fetchall()
+                if connection.closed:
+                    raise unsure_commit()
+                return rows
             except BaseException as error:
                 if self.connection is not None and (self.connection.closed or is_wrong_server(error)):
                     self.close()
@@ -134,12 +137,23 @@ class Link:
     def pid(self) -> int | None:
         """The process of the session, as this client knows it."""
         with self._lock:
-            return (self.connection or self._connect()).info.backend_pid
+            self.busy_since = time.monotonic()
+            try:
+                return (self.connection or self._connect()).info.backend_pid
+            finally:
+                self.busy_since = None
 
     def _connect(self) -> psycopg.Connection[Any]:
         threshold = None if self._pooled else 3
-        connection = psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=threshold)
-        self.connection = connection
+        self.connection = psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=threshold)
+        try:
+            self._prepare(self.connection)
+        except BaseException:
+            self.close()
+            raise
+        return self.connection
+
+    def _prepare(self, connection: psycopg.Connection[Any]) -> None:
         isolation = connection.execute("select current_setting('default_transaction_isolation')").fetchone()
         self._strict = isolation is not None and isolation[0] not in ("read committed", "read uncommitted")
         connection.isolation_level = IsolationLevel.READ_COMMITTED
@@ -148,14 +162,20 @@ class Link:
             connection.execute(f'listen "{channel}"')
         for channel in self.channels:
             self.on_hint(channel, "")  # for those that were missed
-        return connection
 
     def wait(self, seconds: float, waker: socket.socket) -> bool:
         """Waits for hints, or until ``waker`` can be read. False: the connection has ended."""
         connection = self.connection
-        sockets: list[Any] = [waker] if connection is None else [connection, waker]
-        readable, _, _ = select.select(sockets, [], [], max(0, seconds))
-        if connection not in readable or connection is None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(waker, selectors.EVENT_READ)
+            if connection is not None:
+                try:
+                    selector.register(connection.fileno(), selectors.EVENT_READ)
+                except (psycopg.Error, OSError, ValueError):
+                    self.close()
+                    return False
+            readable = [key.fileobj for key, _ in selector.select(max(0, seconds))]
+        if connection is None or not any(one is not waker for one in readable):
             return True
         with self._lock:
             try:
@@ -182,6 +202,11 @@ class Link:
             connection, self.connection = self.connection, None
             if connection is not None:
                 connection.close()
+
+
+def unsure_commit() -> psycopg.OperationalError:
+    """The error of a COMMIT that was not sent, or not answered: psycopg skips it on a connection that it knows to be lost."""
+    return psycopg.OperationalError("the connection was lost at the end of its transaction")
 
 
 def foreign_query(connection: Any, statement: str, parameters: Sequence[object]) -> Any:
@@ -236,6 +261,15 @@ def _alchemy_query(connection: Any, statement: str, parameters: Sequence[object]
 def _first(cursor: Any) -> Any:
     row = None if cursor.description is None else cursor.fetchone()
     return next(iter(row.values())) if isinstance(row, dict) else row and row[0]
+
+
+def is_lost(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+    """True if an idle connection has ended, as far as its socket tells: a server says nothing of its own otherwise."""
+    if connection.closed:
+        return True
+    with selectors.DefaultSelector() as selector:
+        selector.register(connection.fileno(), selectors.EVENT_READ)
+        return bool(selector.select(0))
 
 
 def in_transaction(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:

@@ -9,7 +9,7 @@ import psycopg
 from ._codec import Json
 from ._errors import PgQueueError
 from ._lease import LeaseCalls
-from ._link import foreign_query, foreign_query_async, in_transaction, own_conninfo
+from ._link import foreign_query, foreign_query_async, in_transaction, is_lost, own_conninfo, unsure_commit
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -32,8 +32,9 @@ class Transactions:
     def take(self) -> psycopg.Connection[Any]:
         while self._idle:
             connection = self._idle.pop()
-            if not connection.closed:
+            if not is_lost(connection):
                 return connection
+            connection.close()
         connection = psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=None)
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         return connection
@@ -47,8 +48,9 @@ class Transactions:
     async def take_async(self) -> psycopg.AsyncConnection[Any]:
         while self._idle_async:
             connection = self._idle_async.pop()
-            if not connection.closed:
+            if not is_lost(connection):
                 return connection
+            await connection.close()
         connection = await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True, prepare_threshold=None)
         await connection.set_isolation_level(psycopg.IsolationLevel.READ_COMMITTED)
         return connection
@@ -99,6 +101,8 @@ class Transaction:
                 calls.sealed(foreign_query(self._connection, *calls.seal(self.result)))
                 sealed = True
             swallowed = bool(self._inner.__exit__(kind, error, trace))
+            if sealed and self._connection.closed:
+                raise unsure_commit()
         except BaseException as failure:
             self._transactions.give(self._connection, broken=True)
             if not sealed:
@@ -170,6 +174,8 @@ class AsyncTransaction:
                 calls.sealed(await foreign_query_async(self._connection, *calls.seal(self.result)))
                 sealed = True
             swallowed = bool(await self._inner.__aexit__(kind, error, trace))
+            if sealed and self._connection.closed:
+                raise unsure_commit()
         except BaseException as failure:
             await transactions.give_async(self._connection, broken=True)
             if not sealed:

@@ -112,7 +112,13 @@ describe('the Python client', () => {
   });
 
   test.skipIf(lacks('black'))('is formatted, with all else that is Python here', async () => {
-    const folders = ['clients', 'test/conformance/clients', 'test/bench/python', 'examples/embeddings'];
+    const folders = [
+      'clients',
+      'test/conformance/clients',
+      'test/bench/python',
+      'test/chaos/actors',
+      'examples/embeddings',
+    ];
     const black = ['--check', '--config', join(client, 'pyproject.toml'), ...folders];
     expect(await ok('/usr/bin/black', black, root)).toContain('would be left unchanged');
   });

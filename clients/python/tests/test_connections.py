@@ -1,0 +1,129 @@
+"""Connections that are lost, as the chaos bench loses them: nothing is believed to be done that is not, and threads go on."""
+from __future__ import annotations
+
+import socket
+import unittest
+from unittest import mock
+
+import psycopg
+from pgqueue import RetryPolicy, _transaction, task
+from pgqueue._link import Link
+from psycopg.conninfo import make_conninfo
+
+from .support import WORKER, DatabaseTest, sql, status, until
+
+AT_ONCE = RetryPolicy(base=0, jitter=0)
+
+
+def end_sessions(name: str) -> None:
+    """Ends the sessions of that name, and waits until they are gone."""
+    which = "from pg_stat_activity where application_name = %s"
+    sql(f"select pg_terminate_backend(pid) {which}", name)
+    until(f"the sessions {name} to be gone", lambda: sql(f"select count(*) {which}", name) == [(0,)])
+
+
+class Links(unittest.TestCase):
+    def setUp(self) -> None:
+        self.link = Link(WORKER, "pgqueue links")
+        self.addCleanup(self.link.close)
+        ours, theirs = socket.socketpair()
+        self.addCleanup(ours.close)
+        self.addCleanup(theirs.close)
+        self.waker = ours
+
+    def test_a_wait_on_a_connection_that_is_known_to_be_lost_ends(self) -> None:
+        self.link.pid()
+        end_sessions("pgqueue links")
+        with self.assertRaises(psycopg.OperationalError):
+            self.link.connection.execute("select 1")
+        self.assertTrue(self.link.connection.closed)
+        self.assertFalse(self.link.wait(60, self.waker))
+        self.assertEqual(self.link.one("select 1"), 1)
+
+    def test_an_opening_that_fails_leaves_no_connection(self) -> None:
+        self.link.channels = ['x"; select 1/0; --']
+        with self.assertRaises(psycopg.errors.DivisionByZero):
+            self.link.pid()
+        self.assertIsNone(self.link.connection)
+        self.assertTrue(self.link.wait(0, self.waker))
+
+    def test_a_strict_transaction_whose_commit_was_not_sent_fails(self) -> None:
+        strict = make_conninfo(WORKER, options="-c default_transaction_isolation=serializable")
+        link = Link(strict, "pgqueue links")
+        self.addCleanup(link.close)
+        self.assertEqual(link.one("select 1"), 1)
+        fetchall = psycopg.Cursor.fetchall
+
+        def losing(cursor):
+            rows = fetchall(cursor)
+            cursor.connection.pgconn.finish()
+            return rows
+
+        with mock.patch.object(psycopg.Cursor, "fetchall", losing), self.assertRaises(psycopg.OperationalError):
+            link.one("select 1")
+        self.assertEqual(link.one("select 1"), 1)
+
+
+class OfHandlers(DatabaseTest):
+    def test_a_transaction_whose_commit_was_not_sent_is_not_done(self) -> None:
+        lost = []
+
+        def losing(connection, *given):
+            answer = foreign_query(connection, *given)
+            if not lost:
+                connection.pgconn.finish()
+                lost.append(connection)
+            return answer
+
+        async def losing_async(connection, *given):
+            answer = await foreign_query_async(connection, *given)
+            if len(lost) < 2:
+                connection.pgconn.finish()
+                lost.append(connection)
+            return answer
+
+        foreign_query, foreign_query_async = _transaction.foreign_query, _transaction.foreign_query_async
+
+        @task("written", retry=AT_ONCE)
+        def written(payload, ctx):
+            with ctx.transaction() as connection:
+                connection.execute("insert into app.written values (%s, %s)", [ctx.queue, ctx.tries])
+
+        @task("written-async", retry=AT_ONCE)
+        async def written_async(payload, ctx):
+            async with ctx.transaction() as connection:
+                await connection.execute("insert into app.written values (%s, %s)", [ctx.queue, ctx.tries])
+
+        patched = mock.patch.multiple(_transaction, foreign_query=losing, foreign_query_async=losing_async)
+        with patched:
+            self.worker(written, written_async)
+            for one in (written, written_async):
+                id = self.producer.enqueue(one, None, queue=f"lost-{one.name}").id
+                until(f"{one.name} to be done", lambda: status(id) == "done")
+                (errors,) = sql("select errors from pgqueue.history where id = %s", id)[0]
+                self.assertIn("lost at the end of its transaction", errors[0]["message"])
+                self.assertEqual(sql("select n from app.written where queue = %s", f"lost-{one.name}"), [(1,)])
+        self.assertEqual(len(lost), 2)
+
+    def test_idle_connections_that_have_ended_cost_no_attempt(self) -> None:
+        @task("writing", retry=AT_ONCE)
+        def writing(payload, ctx):
+            with ctx.transaction() as connection:
+                connection.execute("select 1")
+
+        @task("writing-async", retry=AT_ONCE)
+        async def writing_async(payload, ctx):
+            async with ctx.transaction() as connection:
+                await connection.execute("select 1")
+
+        self.worker(writing, writing_async, node="idle")
+        for one in (writing, writing_async):
+            for _ in range(2):
+                id = self.producer.enqueue(one, None).id
+                until(f"{one.name} to be done", lambda: status(id) == "done")
+                self.assertEqual(sql("select tries from pgqueue.history where id = %s", id), [(0,)])
+                end_sessions("pgqueue idle handlers")
+
+
+if __name__ == "__main__":
+    unittest.main()
