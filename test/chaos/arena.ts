@@ -125,8 +125,8 @@ interface Ways {
 
 /**
  * Assigns routes, clocks and languages: the last worker and the last producer connect through the pooler; one
- * worker and one scheduler have a clock of their own. Of three workers, two are in Python with a share of a
- * half: the one with the clock, and the one behind the pooler.
+ * worker and one scheduler have a clock of their own. With a share of a half, two of three workers are in
+ * Python: the one with the clock, and the one behind the pooler.
  */
 function slotsOf(
   { producers, workers, python }: ArenaOptions,

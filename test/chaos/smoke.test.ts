@@ -1,4 +1,4 @@
-// Ten kinds of faults beside a busy core, each at least once. `npm run chaos` runs longer, with all kinds.
+// Ten kinds of faults beside a busy core, each at least once; then five of them against a worker in Python. `npm run chaos` runs longer, with all kinds.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -6,6 +6,7 @@ import { afterEach, expect, onTestFinished, test } from 'vitest';
 import { lacks } from '../support/tools.ts';
 import { startBusyCore } from './busy-core.ts';
 import { lineOf, problemsOf } from './checker/check.ts';
+import { trace } from './checker/traces.ts';
 import { chaosRun } from './run.ts';
 import { timelineHtml } from './timeline.ts';
 
@@ -54,5 +55,32 @@ test.skipIf(lacks('postgresql-15'))(
     expect(run.verdict.recoveries.map(({ kind }) => kind)).toEqual(faults.toSorted());
     expect(run.verdict.snapshots).toBeGreaterThan(10);
     expect(await timelineHtml(run)).toContain('worker-freeze');
+  },
+);
+
+test.skipIf(lacks('postgresql-15') || lacks('psycopg'))(
+  'a worker in Python among others loses nothing, and does nothing twice, either',
+  async () => {
+    const kinds = ['worker-freeze', 'worker-kill', 'node-reset', 'commit-reply-lost', 'network-reset'];
+    const run = await chaosRun({
+      seed: 92, // with it all of them, each once, hit the one in Python
+      ms: 4_200,
+      faults: kinds,
+      perSecond: 60,
+      everyMs: 800,
+      mixed: true,
+      whole: true,
+      python: 1 / 3,
+      folder: join(folder, 'python'),
+    });
+    console.log(lineOf(run.verdict));
+    expect(problemsOf(run.verdict)).toEqual([]);
+    expect(run.verdict.recoveries.map(({ kind }) => kind)).toEqual(kinds.toSorted());
+    const hit = run.history.filter((event) => event.type === 'fault' && event.phase === 'made');
+    expect(hit.flatMap((event) => ('target' in event ? [event.target] : []))).toEqual(['node-1', 'node-1']);
+    const leases = [...trace(run.history).jobs.values()].flatMap((job) => [...job.leases.values()]);
+    const own = leases.filter(({ node }) => node === 'node-1');
+    const done = own.filter(({ settles }) => settles.some(({ verdict }) => verdict === 'done'));
+    expect(done.length).toBeGreaterThan(30);
   },
 );

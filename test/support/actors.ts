@@ -96,13 +96,15 @@ function startPython(file: string, options: ActorOptions, hear: (said: Said) => 
     env: { ...envOf(options), PYTHONDONTWRITEBYTECODE: '1' },
     stdio: ['pipe', 'pipe', options.output ?? 'inherit'],
   });
-  child.stdin.on('error', () => {}); // it has ended, which `exit` tells
-  createInterface({ input: child.stdout }).on('line', (line) => hear(JSON.parse(line) as Said));
+  const { stdin, stdout } = child;
+  if (stdin === null || stdout === null) throw new Error('a process was started without its pipes');
+  stdin.on('error', () => {}); // it has ended, which `exit` tells
+  createInterface({ input: stdout }).on('line', (line) => hear(JSON.parse(line) as Said));
   return {
     process: child,
     tell: (what) => {
-      const listens = child.exitCode === null && child.signalCode === null && child.stdin.writable;
-      if (listens) child.stdin.write(`${what}\n`);
+      const listens = child.exitCode === null && child.signalCode === null && stdin.writable;
+      if (listens) stdin.write(`${what}\n`);
       return listens;
     },
   };

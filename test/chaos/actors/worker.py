@@ -137,6 +137,8 @@ class Ready(logging.Handler):
             print(json.dumps({"type": "ready"}), flush=True)
 
 
+if "FAKETIME_TIMESTAMP_FILE" in os.environ:  # under libfaketime, the call of time.sleep fails as invalid
+    time.sleep = lambda seconds: threading.Event().wait(seconds)
 logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
 logging.getLogger("pgqueue").addHandler(Ready())
 threading.Thread(target=listen, daemon=True).start()
