@@ -89,9 +89,10 @@ export function createEnqueuer(parts: EnqueuerParts): Enqueuer {
 
   const send = async (
     make: () => Promise<readonly JobRow[]>,
-    again: boolean,
+    hasId: () => boolean,
   ): Promise<readonly Enqueued[]> => {
     let made = await encoded(make);
+    const again = hasId();
     if (parts.isClosed()) throw new PgQueueError('configuration', 'this producer was closed');
     if (made.rows.length === 0) return [];
     const write = (carried: TraceContext | undefined): Promise<readonly Enqueued[]> => {
@@ -121,7 +122,10 @@ export function createEnqueuer(parts: EnqueuerParts): Enqueuer {
   };
 
   const one = async (job: NewJob): Promise<Enqueued> => {
-    const [enqueued] = await send(async () => [await toRow(job, making)], job.options.id !== undefined);
+    const [enqueued] = await send(
+      async () => [await toRow(job, making)],
+      () => job.options.id !== undefined,
+    );
     if (enqueued === undefined) throw new PgQueueError('invariant', 'an enqueue got no answer');
     return enqueued;
   };
@@ -136,8 +140,10 @@ export function createEnqueuer(parts: EnqueuerParts): Enqueuer {
     },
     enqueueMany: async <const Jobs extends readonly NewJob[]>(jobs: Jobs) => {
       checkJobList(jobs, 'enqueueMany');
-      const again = jobs.some(({ options }) => options.id !== undefined);
-      return (await send(() => toRows(jobs, making), again)) as EnqueuedOf<Jobs>;
+      return (await send(
+        () => toRows(jobs, making),
+        () => jobs.some(({ options }) => options.id !== undefined),
+      )) as EnqueuedOf<Jobs>;
     },
     enqueueByName: async (name, payload, given = {}) => {
       const job = { task: name, payload, payloadVersion: 1, check: unchecked };
