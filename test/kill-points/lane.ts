@@ -173,7 +173,8 @@ function aloneOf({ scenario, url, database, acknowledged }: DoomedParts): Doomed
     (message: { readonly id?: string; readonly left?: number; readonly atMostMs?: number }) => {
       if (message.id !== undefined) acknowledged(message.id);
       if (message.left === undefined) return;
-      const tell = (): void => void (child.connected && child.send('left'));
+      // its callback takes the error of a process that is killed right then
+      const tell = (): void => void (child.connected && child.send('left', () => {}));
       untilLeft(database, message.left, message).then(tell, () => child.kill('SIGKILL'));
     },
   );

@@ -87,7 +87,8 @@ function startNode(file: string, options: ActorOptions, hear: (said: Said) => vo
   const stdio: StdioOptions = ['ignore', output, output, 'ipc'];
   const child = fork(file, [], { env: envOf(options), execArgv: [...execArgv], stdio });
   child.on('message', (message) => hear(message as Said));
-  return { process: child, tell: (what) => child.connected && child.send(what) };
+  // its callback takes the error of a process that is killed right then
+  return { process: child, tell: (what) => child.connected && child.send(what, () => {}) };
 }
 
 /** Starts a program in Python, which hears lines of its standard input, and says lines of JSON. */
