@@ -117,8 +117,11 @@ test('every command refuses an option that it does not know', async () => {
   for (const command of commands) {
     const name = command.join(' ');
     const needed = ['start', 'tasks', 'worker'].includes(name) ? ['--tasks', 'x.ts'] : [];
-    const needs = name === 'schedules set' ? ['--cron', '* * * * *', '--task', 'x'] : needed;
-    const { code, stdout, stderr } = await parseCli([...command, ...needs, '--nonsense']);
+    const needs: Readonly<Record<string, readonly string[]>> = {
+      'schedules set': ['--cron', '* * * * *', '--task', 'x'],
+      'installations init': ['--number', '1', '--name', 'x'],
+    };
+    const { code, stdout, stderr } = await parseCli([...command, ...(needs[name] ?? needed), '--nonsense']);
     expect({ name, code, stdout, stderr }).toEqual({
       name,
       code: 2,
@@ -141,7 +144,9 @@ describe('wrong configuration is 78', () => {
       'dead redrive': ['--all'],
       'dead purge': ['--all'],
       'dead rewrap': ['--all'],
+      'installations init': ['--number', '1', '--name', 'x'],
       'jobs amend': [id, '--priority', '1'],
+      'jobs signal': [id, 'approved'],
       'nodes reset': ['worker-1'],
       'queues pause': ['mail'],
       'queues resume': ['mail'],
@@ -153,7 +158,9 @@ describe('wrong configuration is 78', () => {
       ...Object.fromEntries(['results', 'signal'].map((verb) => [`flows ${verb}`, [id, 'a step']])),
       ...Object.fromEntries(['pause', 'resume', 'remove'].map((verb) => [`schedules ${verb}`, ['x']])),
     };
-    const withDatabase = commands.filter(([name = '']) => !['dev', 'simulate', 'tasks'].includes(name));
+    // databases of a list of installations are named in its file
+    const without = ['dev', 'simulate', 'tasks', 'installations list', 'installations check'];
+    const withDatabase = commands.filter((command) => !without.includes(command.join(' ')));
     try {
       for (const command of withDatabase) {
         const name = command.join(' ');
