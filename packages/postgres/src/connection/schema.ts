@@ -54,17 +54,10 @@ export async function checkSchemaVersion(executor: Executor, schema: string): Pr
     throw new PgQueueError('schema_version', message, { data: { schema, ...data } });
   };
   const migrating = schema === defaultSchema ? '"pgqueue migrate"' : `"pgqueue migrate --schema ${schema}"`;
-  let found:
-    | {
-        readonly version: number | null;
-        readonly breaking: number | null;
-        readonly installation: number | null;
-      }
-    | undefined;
+  let found: { readonly version: number | null; readonly breaking: number | null } | undefined;
   try {
     [found] = await executor.query<NonNullable<typeof found>>(
-      `select max(version) as version, max(version) filter (where not compatible) as breaking,
-              (select number from ${schema}.installation)::integer as installation from ${schema}.migration`,
+      `select max(version) as version, max(version) filter (where not compatible) as breaking from ${schema}.migration`,
       [],
     );
   } catch (error) {
@@ -86,5 +79,10 @@ export async function checkSchemaVersion(executor: Executor, schema: string): Pr
       { version },
     );
   }
-  return { installation: found?.installation ?? null };
+  // in a statement of its own: a schema of another version need not have the table
+  const [own] = await executor.query<{ readonly number: number }>(
+    `select number::integer as number from ${schema}.installation`,
+    [],
+  );
+  return { installation: own?.number ?? null };
 }

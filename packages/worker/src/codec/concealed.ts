@@ -21,11 +21,15 @@ export function concealing(codec: Codec | undefined, observe: Observer): Observe
 export function concealed(error: unknown): Error {
   const shown = new Error('the text of this error is stored with its job, encrypted');
   shown.stack = '';
-  if (!(error instanceof Error)) return shown;
-  const { name, code } = error as { readonly name: unknown; readonly code?: unknown };
-  if (typeof name === 'string') shown.name = name;
-  if (typeof code === 'string') Object.assign(shown, { code });
-  shown.stack = framesOf(error);
+  try {
+    if (!(error instanceof Error)) return shown;
+    const { name, code } = error as { readonly name: unknown; readonly code?: unknown };
+    if (typeof name === 'string') shown.name = name;
+    if (typeof code === 'string') Object.assign(shown, { code });
+    shown.stack = framesOf(error);
+  } catch {
+    // a value whose reading throws, such as a revoked proxy, shows nothing
+  }
   return shown;
 }
 

@@ -20,10 +20,17 @@ export function keyDelayMs(random: number): number {
   return Math.round(keyPauseMs * (1 + random));
 }
 
-/** Reports whether an attempt ended for lack of a key, also if its error has crossed the border of a process. */
+/**
+ * Reports whether an attempt ended for lack of a key, also if its error has crossed the border of a process. A handler may
+ * throw a value whose every reading throws, such as a revoked proxy.
+ */
 export function isKeyMissing(error: unknown): error is Error {
-  if (!(error instanceof Error) || error.name !== 'PgQueueError') return false;
-  return (error as { readonly code?: unknown }).code === 'key_missing';
+  try {
+    if (!(error instanceof Error) || error.name !== 'PgQueueError') return false;
+    return (error as { readonly code?: unknown }).code === 'key_missing';
+  } catch {
+    return false;
+  }
 }
 
 /**
