@@ -50,6 +50,11 @@ const ground = opened(async () => {
     },
     close: async () => {
       await scheduler.stop();
+      // of processes that its own tests have killed
+      await database.query(
+        `select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and usename <> current_user`,
+        [],
+      );
       for (const role of ['producer', 'worker']) {
         await database.query(`drop owned by ${name}_${role}`, []);
         await database.query(`drop role ${name}_${role}`, []);
