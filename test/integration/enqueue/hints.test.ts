@@ -91,7 +91,7 @@ test('after a transaction of the caller: a few, and none from inside it', async 
       for (let n = 0; n < 10; n += 1) await enqueuer.enqueue(hello, { n });
     });
     await until('three hints', () => heard.length >= 3);
-    expect(texts).toHaveLength(11); // the look at the schema, and ten inserts
+    expect(texts).toHaveLength(12); // the looks at the schema's version and its number, and ten inserts
     expect(texts.join()).not.toContain('notify');
   });
   expect(await hints()).toBeLessThan(20);
