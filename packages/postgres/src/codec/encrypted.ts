@@ -1,5 +1,5 @@
 import type { KeyObject } from 'node:crypto';
-import { createCipheriv, createDecipheriv, randomFillSync } from 'node:crypto';
+import { createCipheriv, createDecipheriv } from 'node:crypto';
 import type { Codec, CodecPlace } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
 import type { Rule, Shape } from '@pgqueue/core/internal';
@@ -13,6 +13,7 @@ import {
   optionProblems,
   throwProblems,
 } from '@pgqueue/core/internal';
+import { randomBytesOf } from '../process/random-bytes.ts';
 import type { EncryptionKey } from './keys.ts';
 import { aKey, secretOf } from './keys.ts';
 
@@ -143,20 +144,8 @@ function placeData({ id, field, name }: CodecPlace): Buffer {
 
 const cipherOptions = { authTagLength: tagBytes };
 
-/** Random bytes for the next nonces: one call for a thousand of them costs a fortieth of a thousand calls. */
-const nonces = Buffer.alloc(nonceBytes * 1_024);
-let noncesUsed = nonces.length;
-
 /** Returns a nonce that was never used before. */
-function nextNonce(): Buffer {
-  if (noncesUsed === nonces.length) {
-    randomFillSync(nonces);
-    noncesUsed = 0;
-  }
-  const nonce = nonces.subarray(noncesUsed, noncesUsed + nonceBytes);
-  noncesUsed += nonceBytes;
-  return nonce;
-}
+const nextNonce = randomBytesOf(nonceBytes, 1_024);
 
 function encrypt(text: string, secret: KeyObject, place: CodecPlace): string {
   const nonce = nextNonce();
