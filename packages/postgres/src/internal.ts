@@ -88,6 +88,7 @@ export type { Heartbeat, NodeRegistered, NodeRegistration } from './statements/n
 export { heartbeatNode, heldLeases, leaveNode, registerNode, resetNode } from './statements/node.ts';
 export { amend, cancel, erase, redrive } from './statements/operate.ts';
 export type { DeathError, JobEnd } from './statements/results.ts';
+export { lostText } from './statements/results.ts';
 export type { Waited } from './results/waits.ts';
 export type { HearingParts } from './results/hinted-waits.ts';
 export { createWaits } from './results/waits.ts';

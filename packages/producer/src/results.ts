@@ -12,7 +12,7 @@ import {
   unreachable,
 } from '@pgqueue/core/internal';
 import type { HearingParts, JobEnd, Waited } from '@pgqueue/postgres/internal';
-import { createResultWaits, openedEnd } from '@pgqueue/postgres/internal';
+import { createResultWaits, lostText, openedEnd } from '@pgqueue/postgres/internal';
 import { noDatabase } from './writing.ts';
 
 /** Options of `producer.result`. */
@@ -72,7 +72,6 @@ function resultOf(
   }
 }
 
-/** Decodes a result, or the error of a dead job. @throws {PgQueueError} `key_missing`, `undecodable`: the result */
 function resultOfEnd({ status, result, error }: JobEnd, id: string): unknown {
   switch (status) {
     case 'done': {
@@ -100,13 +99,6 @@ function resultOfEnd({ status, result, error }: JobEnd, id: string): unknown {
     default:
       return unreachable(status);
   }
-}
-
-/** Returns the note that a worker stores instead of a result that can't be stored. */
-function lostText(result: unknown): string | undefined {
-  if (typeof result !== 'object' || result === null) return undefined;
-  const { pgqueue_error: note } = result as { readonly pgqueue_error?: unknown };
-  return typeof note === 'string' ? note : undefined;
 }
 
 function timedOut(

@@ -1,7 +1,7 @@
 import type { Codec, JobStatus } from '@pgqueue/core';
 import { errorLine, unreachable } from '@pgqueue/core/internal';
 import type { JobEnd, Waited } from '@pgqueue/postgres/internal';
-import { openedEnd } from '@pgqueue/postgres/internal';
+import { lostText, openedEnd } from '@pgqueue/postgres/internal';
 import { Problem } from '../problem.ts';
 
 /** Answer about a job that has ended. */
@@ -55,11 +55,4 @@ function ended(id: string, { status, result, error }: JobEnd): Ended {
     result: status === 'done' ? (result ?? null) : null,
     error: error === null ? null : { reason: error.reason, message: errorLine(error) },
   };
-}
-
-/** Returns the note that a worker stores instead of a result that can't be stored. */
-function lostText(result: unknown): string | undefined {
-  if (typeof result !== 'object' || result === null) return undefined;
-  const { pgqueue_error: note } = result as { readonly pgqueue_error?: unknown };
-  return typeof note === 'string' ? note : undefined;
 }

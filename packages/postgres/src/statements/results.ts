@@ -30,3 +30,10 @@ export async function jobResults(
   );
   return new Map(rows.map(({ id, ...end }) => [id, end]));
 }
+
+/** Returns the note that a worker stores instead of a result that can't be stored; undefined: it is a result. */
+export function lostText(result: unknown): string | undefined {
+  if (typeof result !== 'object' || result === null) return undefined;
+  const { pgqueue_error: note } = result as { readonly pgqueue_error?: unknown };
+  return typeof note === 'string' ? note : undefined;
+}
