@@ -16,15 +16,6 @@ export class ResultError extends Error {
   }
 }
 
-/** Reports whether a thrown value is one. A handler may throw a value whose every reading throws, such as a revoked proxy. */
-export function isResultError(error: unknown): error is ResultError {
-  try {
-    return error instanceof ResultError;
-  } catch {
-    return false;
-  }
-}
-
 /**
  * Checks what a handler returned, if its task has a schema for results. An outcome or an error is no result.
  * @throws {ResultError}

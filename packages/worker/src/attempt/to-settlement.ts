@@ -14,7 +14,7 @@ import {
 import type { SettleRequest } from '@pgqueue/postgres/internal';
 import { jobsJson } from '@pgqueue/postgres/internal';
 import { encodedResult, isKeyMissing, keyDelayMs } from '../codec/encoding.ts';
-import { isResultError } from './result.ts';
+import { ResultError } from './result.ts';
 import { resultText } from '../lease/json.ts';
 
 /** Request to the database after an attempt. `error` is for observers. */
@@ -70,7 +70,7 @@ function concludeFreely(input: EndingInput): Conclusion {
       if (isKeyMissing(ending.error))
         return settle(input, { outcome: 'snooze', delayMs: keyDelayMs(input.random) });
       const data = { kind: 'error', ...storedError(ending.error) };
-      const quotes = isResultError(ending.error);
+      const quotes = ending.error instanceof ResultError;
       return settle(input, { outcome: 'retry', data, quotes, delayMs: delayOf(input), error: ending.error });
     }
     case 'invalid': {
@@ -97,7 +97,7 @@ function concludeFreely(input: EndingInput): Conclusion {
 
 /** Returns an error as it is stored with the job: with the problems of a result that does not fit. */
 function storedError(error: unknown): ErrorData {
-  if (!isResultError(error)) return errorData(error);
+  if (!(error instanceof ResultError)) return errorData(error);
   return { ...errorData(`${error.message}: ${error.problems.join('; ')}`), name: error.name };
 }
 
