@@ -1,37 +1,18 @@
-import type { Codec, JobContext } from '@pgqueue/core';
+import type { JobContext } from '@pgqueue/core';
 import { defineTask, fanOut, flow, implement, isolated, signal } from '@pgqueue/core';
-import { createOperator } from '@pgqueue/postgres';
-import { createProducer } from '@pgqueue/producer';
-import { afterEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { durableTask } from '../../support/actors/durable-task.ts';
 import { opened } from '../../support/database.ts';
+import { useActors } from '../../support/encryption/actors.ts';
 import { codecOf } from '../../support/encryption/keys.ts';
 import { openFlowBench } from '../../support/flows/flow-bench.ts';
 import { until } from '../../support/until.ts';
 
 const bench = opened(openFlowBench);
-const closing: { readonly close: () => Promise<unknown> }[] = [];
-afterEach(async () => {
-  await Promise.all(closing.splice(0).map((one) => one.close()));
-  await bench.clear();
-});
 
 const codec = codecOf(['new', 'old']);
-function producing(by: Codec = codec) {
-  const producer = createProducer({ connectionString: bench.test.url, codec: by });
-  closing.push(producer);
-  return producer;
-}
-function operating(by?: Codec) {
-  const operator = createOperator({
-    connectionString: bench.test.url,
-    ...(by === undefined ? {} : { codec: by }),
-  });
-  closing.push(operator);
-  return operator;
-}
-
+const { operating, producing } = useActors(bench, { codec });
 /** Rows of every table that have a text in them. */
 async function found(text: string): Promise<readonly string[]> {
   const tables = await bench.sql(

@@ -1,44 +1,25 @@
-import type { Codec, JobContext, NewJob } from '@pgqueue/core';
+import type { JobContext, NewJob } from '@pgqueue/core';
 import { defineTask, implement, implementBatch } from '@pgqueue/core';
-import { createOperator } from '@pgqueue/postgres';
 import { createProducer } from '@pgqueue/producer';
 import type { Producer } from '@pgqueue/producer';
 import pg from 'pg';
-import { afterEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { opened } from '../../support/database.ts';
+import { useActors } from '../../support/encryption/actors.ts';
 import { codecOf } from '../../support/encryption/keys.ts';
 import { promoteAll } from '../../support/dispatch-all.ts';
 import { openWorkerBench, until } from '../../support/worker-bench.ts';
 
 const bench = opened(openWorkerBench);
-const closing: { readonly close: () => Promise<unknown> }[] = [];
-afterEach(async () => {
-  await Promise.all(closing.splice(0).map((one) => one.close()));
-  await bench.clear();
-});
 
 const codec = codecOf(['new', 'old']);
+const { closing, operating, producing } = useActors(bench, { codec, producer: { notify: false } });
 const task = defineTask({
   name: 'greet',
   payload: z.looseObject({ secret: z.string() }),
   retry: { maxTries: 3, base: 1, jitter: 0 },
 });
-
-function producing(by: Codec = codec): Producer {
-  const producer = createProducer({ connectionString: bench.test.url, notify: false, codec: by });
-  closing.push(producer);
-  return producer;
-}
-
-function operating(by?: Codec) {
-  const operator = createOperator({
-    connectionString: bench.test.url,
-    ...(by === undefined ? {} : { codec: by }),
-  });
-  closing.push(operator);
-  return operator;
-}
 
 const stored = async (): Promise<readonly Record<string, unknown>[]> =>
   bench.sql('select id::text, payload, payload::text like $1 as leaks from pgqueue.queue order by seq', [
@@ -196,7 +177,7 @@ describe('every way to enqueue', () => {
 
   test('a payload that is too long once it is encoded is refused before any I/O', async () => {
     const producer = createProducer({ connectionString: 'postgres://nobody@127.0.0.1:1/nowhere', codec });
-    closing.push(producer);
+    closing(producer);
     const long = { secret: 'x'.repeat(200_000) };
     await expect(producer.enqueue(task, long)).rejects.toMatchObject({
       code: 'invalid_job',

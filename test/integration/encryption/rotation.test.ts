@@ -1,40 +1,25 @@
-import type { Codec, JobContext } from '@pgqueue/core';
+import type { JobContext } from '@pgqueue/core';
 import { defineTask, giveUp, implement } from '@pgqueue/core';
-import { createOperator } from '@pgqueue/postgres';
-import { createProducer } from '@pgqueue/producer';
 import { createScheduler } from '@pgqueue/scheduler';
-import { afterEach, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { opened } from '../../support/database.ts';
+import { useActors } from '../../support/encryption/actors.ts';
 import { codecOf } from '../../support/encryption/keys.ts';
 import { openWorkerBench, until } from '../../support/worker-bench.ts';
 
 const bench = opened(openWorkerBench);
-const closing: { readonly close: () => Promise<unknown> }[] = [];
-afterEach(async () => {
-  await Promise.all(closing.splice(0).map((one) => one.close()));
-  await bench.clear();
+
+const { closing, operating, producing } = useActors(bench, {
+  codec: codecOf(['a']),
+  operator: { actor: { name: 'ada', via: 'cli' } },
 });
 
 const task = defineTask({ name: 'greet', payload: z.object({ n: z.int(), fails: z.boolean().optional() }) });
-const producing = (codec: Codec) => {
-  const producer = createProducer({ connectionString: bench.test.url, codec });
-  closing.push(producer);
-  return producer;
-};
-const operating = (codec?: Codec) => {
-  const operator = createOperator({
-    connectionString: bench.test.url,
-    actor: { name: 'ada', via: 'cli' },
-    ...(codec === undefined ? {} : { codec }),
-  });
-  closing.push(operator);
-  return operator;
-};
 
 test('a rotation under load loses nothing: readers first, then writers, then the older key goes', async () => {
   const scheduler = createScheduler({ connectionString: bench.test.url });
-  closing.push({ close: () => scheduler.stop() });
+  closing({ close: () => scheduler.stop() });
   await scheduler.start();
   const ran = new Map<string, number>();
   const handler = implement(task, ({ n }, { job }: JobContext) => {

@@ -1,44 +1,23 @@
-import type { Codec, JobContext } from '@pgqueue/core';
+import type { JobContext } from '@pgqueue/core';
 import { defineTask, implement } from '@pgqueue/core';
-import { createOperator } from '@pgqueue/postgres';
-import { createProducer } from '@pgqueue/producer';
-import type { Producer } from '@pgqueue/producer';
 import { createPuller } from '@pgqueue/worker';
-import { afterEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { opened } from '../../support/database.ts';
+import { useActors } from '../../support/encryption/actors.ts';
 import { codecOf } from '../../support/encryption/keys.ts';
 import { promoteAll } from '../../support/dispatch-all.ts';
 import { openWorkerBench, until } from '../../support/worker-bench.ts';
 
 const bench = opened(openWorkerBench);
-const closing: { readonly close: () => Promise<unknown> }[] = [];
-afterEach(async () => {
-  await Promise.all(closing.splice(0).map((one) => one.close()));
-  await bench.clear();
-});
 
 const codec = codecOf(['new', 'old']);
+const { closing, operating, producing } = useActors(bench, { codec, producer: { notify: false } });
 const task = defineTask({
   name: 'greet',
   payload: z.looseObject({ secret: z.string() }),
   retry: { maxTries: 3, base: 1, jitter: 0 },
 });
-
-function producing(by: Codec = codec): Producer {
-  const producer = createProducer({ connectionString: bench.test.url, notify: false, codec: by });
-  closing.push(producer);
-  return producer;
-}
-
-function operating(by?: Codec) {
-  const operator = createOperator({
-    connectionString: bench.test.url,
-    ...(by === undefined ? {} : { codec: by }),
-  });
-  closing.push(operator);
-  return operator;
-}
 
 const stored = (): Promise<readonly Record<string, unknown>[]> =>
   bench.sql('select payload from pgqueue.queue');
@@ -158,7 +137,7 @@ describe('a puller', () => {
       tasks: ['greet'],
       codec: codecOf(['new'], { errors: true }),
     });
-    closing.push(pull);
+    closing(pull);
     const producer = producing();
     const made = await producer.enqueueMany(
       ['a', 'b'].map((secret) => task.job({ secret }, { retry: { maxTries: 1 } })),
@@ -182,7 +161,7 @@ describe('a puller', () => {
       codec,
       observe: (event) => seen.push(event.type),
     });
-    closing.push(pull);
+    closing(pull);
     const lacking = await producing(codecOf(['newest'])).enqueue(task, { secret: 'a' });
     const plain = await bench.producer.enqueue(task, { secret: 'b' });
     const fine = await producing().enqueue(task, { secret: 'c' });
