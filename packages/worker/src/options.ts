@@ -118,7 +118,7 @@ export function workerSettings(options: WorkerOptions): WorkerSettings {
     role: 'worker',
     prometheus: given.health?.metrics ?? given.health !== undefined,
   });
-  const heard = given.observe === undefined ? createLateWarnings() : node.settings.observe;
+  const heard = given.observe ?? createLateWarnings();
   const observe = concealing(given.codec, allObservers(heard, metrics.observe));
   const listens = (): boolean => given.observe !== undefined || metrics.listens();
   return { ...node.settings, observe, handlers, around, concurrency, drainMs, logger, metrics, listens };

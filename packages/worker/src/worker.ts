@@ -261,7 +261,7 @@ class WorkerNode implements Worker {
     this.#floating.open();
     this.#claimer = startClaimer({
       claims: this.#slots.claims(createClaims({ database, node, incarnation, ended, tokens, observe })),
-      starved: this.#slots.starved,
+      starved: (starved) => this.#slots.starved(starved && this.#canTake()),
       slots: concurrency,
       wanted: () => this.#wanted(),
       take: (units, claim) => this.#take(units, claim),
@@ -274,18 +274,18 @@ class WorkerNode implements Worker {
 
   /** Work items that the node can take now, and batches to prefetch beyond them. */
   #wanted(): { readonly free: number; readonly ahead: number } {
-    if (!this.#takes() || this.#settler.full()) {
-      this.#slots.starved(false);
-      return { free: 0, ahead: 0 };
-    }
+    if (!this.#canTake()) return { free: 0, ahead: 0 };
     const idle = Math.max(0, this.#settings.concurrency - this.running);
     return { free: this.#slots.room(idle), ahead: this.#ahead.room() };
   }
 
+  #canTake(): boolean {
+    return this.#takes() && !this.#settler.full();
+  }
+
   #release(unit: Unit): void {
     const batch = batchOf(unit);
-    if (batch === undefined) this.#settler.release(unit);
-    else this.#settler.releaseRow(batch);
+    return batch === undefined ? this.#settler.release(unit) : this.#settler.releaseRow(batch);
   }
 
   #takes(): boolean {

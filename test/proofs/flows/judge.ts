@@ -14,6 +14,8 @@ export interface Known {
   readonly signalled: ReadonlyMap<string, number>;
   /** Longest stretch between two times in which a leader was alive and the machine did not stall, in milliseconds. */
   readonly aliveMs: (fromMs: number, toMs: number) => number;
+  /** Longest time from the last end that a step waits for to the step's own. */
+  readonly promptMs: number;
 }
 
 /** Faults found, and the longest time from a step's last job to its end, in milliseconds. */
@@ -21,9 +23,6 @@ export interface Findings {
   readonly wrong: readonly string[];
   readonly latestMs: number;
 }
-
-/** Promised time from the last end that a step waits for to the step's own. */
-export const promptMs = 1_000;
 
 export function judgeFlow({ definition }: FlowPlan, record: FlowRecord, known: Known): Findings {
   const { steps } = definition;
@@ -47,7 +46,7 @@ export function judgeFlow({ definition }: FlowPlan, record: FlowRecord, known: K
       ...growthOf(steps, record),
       ...(record.waiting > 0 ? [`${record.waiting} of its jobs are in QUEUE`] : []),
       ...late
-        .filter(({ ms }) => ms > promptMs)
+        .filter(({ ms }) => ms > known.promptMs)
         .map(({ what, ms }) => `${what} came ${Math.round(ms)} ms late`),
     ],
     latestMs: Math.max(0, ...late.map(({ ms }) => ms)),
@@ -236,7 +235,7 @@ function growthOf(steps: readonly PlannedStep[], record: FlowRecord): readonly s
 function lateness(
   steps: readonly PlannedStep[],
   record: FlowRecord,
-  { aliveMs, signalled, startedMs }: Known,
+  { aliveMs, signalled, startedMs, promptMs }: Known,
 ): readonly { readonly what: string; readonly ms: number }[] {
   const late: { readonly what: string; readonly ms: number }[] = [];
   const note = (what: string, fromMs: number, toMs: number): void =>

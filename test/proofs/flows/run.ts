@@ -6,6 +6,7 @@ import { until } from '../../support/until.ts';
 import { chances } from '../../chaos/workload.ts';
 import type { LiveFlow } from './client.ts';
 import { Client } from './client.ts';
+import type { Known } from './judge.ts';
 import { aliveWithout, judgeFlow } from './judge.ts';
 import type { FlowPlan } from './plan.ts';
 import { planFlow } from './plan.ts';
@@ -23,6 +24,8 @@ export interface FlowsOptions {
   readonly stepsMax?: number;
   readonly openMax?: number;
   readonly server?: Restartable;
+  /** Longest time from the last end that a step waits for to the step's own. Default 1,000: the promise. */
+  readonly promptMs?: number;
 }
 
 /** A flow with what is wrong about it; none: something that concerns no single flow. */
@@ -53,7 +56,7 @@ const quietMs = 60_000;
 const faultEveryMs = 1_500;
 
 export async function flowsRun(options: FlowsOptions): Promise<FlowsReport> {
-  const { url, seed, ms, stepsMax = 50, openMax = 25, server } = options;
+  const { url, seed, ms, stepsMax = 50, openMax = 25, server, promptMs = 1_000 } = options;
   const database = openDatabase({ connectionString: url, connectionsMax: 4 });
   await recordFlows(database);
   await database.query(`insert into pgqueue.queue_config (queue, retention) values ('brief', '0')`, []);
@@ -81,8 +84,8 @@ export async function flowsRun(options: FlowsOptions): Promise<FlowsReport> {
     await until('no flow to be waited for', async () => (await waited(database)).length === 0, 5_000).catch(
       () => {},
     );
-    const known = aliveWithout([...stage.pauses, ...stalls.pauses]);
-    const judged = await judgeAll(database, life.flows, known);
+    const aliveMs = aliveWithout([...stage.pauses, ...stalls.pauses]);
+    const judged = await judgeAll(database, life.flows, { aliveMs, promptMs });
     const there = await readFlows(
       database,
       never.filter(({ start }) => start === 'rolled-back').map(({ definition }) => definition.id),
@@ -236,7 +239,7 @@ class Life {
 async function judgeAll(
   database: Queried,
   flows: readonly LiveFlow[],
-  aliveMs: ReturnType<typeof aliveWithout>,
+  beside: Pick<Known, 'aliveMs' | 'promptMs'>,
 ): Promise<{
   readonly violations: readonly Violation[];
   readonly jobs: number;
@@ -258,7 +261,7 @@ async function judgeAll(
         violations.push({ what: ['it is not there'], plan });
         continue;
       }
-      const found = judgeFlow(plan, record, { cancelAsked, signalled, startedMs, aliveMs });
+      const found = judgeFlow(plan, record, { cancelAsked, signalled, startedMs, ...beside });
       states[record.state] = (states[record.state] ?? 0) + 1;
       jobs += new Set(record.moves.map(({ job }) => job)).size;
       latestMs = Math.max(latestMs, found.latestMs);

@@ -14,6 +14,8 @@ export interface FlowMemory {
   markAt: number;
   /** Time of the next short rescan: a late commit may stand before `from`. */
   shortAt: number;
+  /** True if the last call looked for no late commits. */
+  ahead: boolean;
   /** Time of the next rescan from the start: a commit may be later still. */
   rescanAt: number;
   /** Time of the next look at open steps whose tallies may be missing. */
@@ -40,6 +42,7 @@ export function createFlowMemory(): FlowMemory {
     mark: 0,
     markAt: 0,
     shortAt: 0,
+    ahead: false,
     rescanAt: 0,
     walkAt: 0,
     walk: firstFlow,
@@ -76,7 +79,8 @@ export async function advanceOnce(
   const nextAt = endedAt + Math.max(rescanMs, timeShare * memory.walkMs);
   // a full page may have left late tallies behind it
   if (rescans) memory.rescanAt = advanced.more ? 0 : nextAt;
-  if (rescans || short) memory.shortAt = advanced.more ? 0 : endedAt + shortMs;
+  memory.ahead = !rescans && !short;
+  if (!memory.ahead) memory.shortAt = advanced.more ? 0 : endedAt + shortMs;
   if (beganAt >= memory.markAt) {
     [memory.shortFrom, memory.mark, memory.markAt] = [memory.mark, memory.from, endedAt + markMs];
   }

@@ -25,7 +25,7 @@ export interface FlowLoop {
 /**
  * Pause where there are no flows, and the longest ones while none is open and while some are, in
  * milliseconds. A tick sees the number of a flow that starts before the start commits, and not again, so the
- * loop looks for itself.
+ * loop looks for itself. After a call that looked for no late commits, one that does comes sooner.
  */
 const [idleMs, closedMs, openMs] = [3_600_000, 750, 500];
 /**
@@ -83,7 +83,8 @@ export function startFlowLoop({
         return stopped ? 0 : stopPauseMs;
       }
       const pauseMs = open ? openMs : seenTallies > 0 ? closedMs : idleMs;
-      return Math.max(0, Math.min(dueMs ?? idleMs, pauseMs));
+      const lateMs = memory.ahead ? memory.shortAt - endedAt : idleMs;
+      return Math.max(0, Math.min(dueMs ?? idleMs, pauseMs, lateMs));
     },
     failed: (error, failures) => {
       if (sqlState(error) === leadershipLostState) {

@@ -65,11 +65,11 @@ interface Term {
 export function createReporter(options: ReporterOptions): Reporter {
   const { everyMs = 1_000, unchangedEveryMs = 30_000 } = options;
   let term: Term | undefined;
+  /** The last tick that was not looked at. */
   let latest: TickFacts | undefined;
   let written = '';
   let writtenAt = -Infinity;
   let lookedAt = -Infinity;
-  let looked: TickFacts | undefined;
   let pauseMs = everyMs;
   let timer: NodeJS.Timeout | undefined;
   let writing: Promise<void> | undefined;
@@ -78,7 +78,6 @@ export function createReporter(options: ReporterOptions): Reporter {
   /** Looks at the latest tick now, or once the pause since the last look has passed. One look at a time. */
   const arrange = (): void => {
     if (stopped || writing !== undefined || timer !== undefined || latest === undefined) return;
-    if (latest === looked) return;
     const sinceMs = performance.now() - lookedAt;
     if (sinceMs < pauseMs) {
       timer = setTimeout(() => {
@@ -86,8 +85,9 @@ export function createReporter(options: ReporterOptions): Reporter {
         arrange();
       }, pauseMs - sinceMs).unref();
     } else {
-      looked = latest;
-      writing = look(latest).finally(() => {
+      const facts = latest;
+      latest = undefined;
+      writing = look(facts).finally(() => {
         writing = undefined;
         arrange();
       });
@@ -118,7 +118,6 @@ export function createReporter(options: ReporterOptions): Reporter {
     tick: (facts) => {
       const { epoch } = facts.leader;
       if (term?.epoch !== epoch) {
-        looked = undefined;
         term = { epoch, durations: [], ticks: 0, dispatched: 0, lastBatch: 0 };
         written = '';
       }

@@ -1,6 +1,6 @@
 import { setImmediate } from 'node:timers/promises';
 import type { Candidate, InFlight, Lane, NodeGroup, PoolSeen, Snapshot } from '@pgqueue/core';
-import { own, poolOf } from '@pgqueue/core';
+import { laneName, own, poolOf } from '@pgqueue/core';
 import type { LanePlace, Target, TickState } from '@pgqueue/postgres/internal';
 import { countBehind } from '@pgqueue/postgres/internal';
 import type { CleanPlan } from '../policy/validate-plan.ts';
@@ -32,11 +32,10 @@ const atOnceMax = 4_000;
  * limits up to what they allow, rates by the tokens that are left. Null: the policy failed.
  */
 export async function wantedSlots(database: Target, asked: SlotsAsked): Promise<WantedSlots | null> {
-  const { flying, dispatched, nodes, plan, settled } = asked;
+  const { snapshot, flying, dispatched, nodes, plan, settled } = asked;
   const slots = new Map<string, number>();
   const add = (pool: string, count: number): void => void slots.set(pool, (slots.get(pool) ?? 0) + count);
   for (const pool of slotsTaken([...flying.items, ...dispatched.items])) add(pool, 1);
-  const snapshot = { ...asked.snapshot, settled };
   const counted = new Map<string, number>();
   let inFlight: readonly InFlight[] | undefined;
   for (const lanes of parts(snapshot.lanes, asked)) {
@@ -44,7 +43,7 @@ export async function wantedSlots(database: Target, asked: SlotsAsked): Promise<
     if (open.length === 0) continue;
     inFlight ??= [...snapshot.inFlight, ...dispatched.jobs()].map(asRunning);
     const whole = await withHidden(database, snapshot, open);
-    const made = plan(withEndlessSlots({ ...snapshot, inFlight, lanes: whole }));
+    const made = plan(withEndlessSlots({ ...snapshot, settled, inFlight, lanes: whole }));
     if (made === undefined) return null;
     const jobs = new Map(whole.flatMap((lane) => lane.jobs.map((job) => [job.id, job] as const)));
     for (const [pool, count] of slotsOf(made, jobs, nodes)) add(pool, count);
@@ -125,10 +124,10 @@ async function withHidden(
   });
   const each = Math.ceil((2 * jobsMax) / Math.max(1, places.length));
   const counts = places.length === 0 ? [] : await countBehind(database, places, each);
-  const hidden = new Map(places.map((place, at) => [JSON.stringify([place.queue, place.key]), counts[at]]));
+  const hidden = new Map(places.map((place, at) => [laneName(place), counts[at]]));
   return lanes.map((lane) => {
     if (!lane.more) return lane;
-    const count = hidden.get(JSON.stringify([lane.queue, lane.key])) ?? 0;
+    const count = hidden.get(laneName(lane)) ?? 0;
     return { ...lane, jobs: [...lane.jobs, ...likeLast(lane, count)], more: false };
   });
 }

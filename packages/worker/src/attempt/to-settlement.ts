@@ -2,18 +2,10 @@ import type { Ending } from '../lease/ending.ts';
 import type { AbortReason, Backoff, Codec, ErrorData, RetryOptions } from '@pgqueue/core';
 import type { ClaimedJob } from '@pgqueue/core/internal';
 import { PgQueueError } from '@pgqueue/core';
-import {
-  backoffOf,
-  encodedError,
-  errorData,
-  isOutcome,
-  placeOf,
-  retryDelayMs,
-  unreachable,
-} from '@pgqueue/core/internal';
+import { backoffOf, errorData, isOutcome, retryDelayMs, unreachable } from '@pgqueue/core/internal';
 import type { SettleRequest } from '@pgqueue/postgres/internal';
 import { jobsJson } from '@pgqueue/postgres/internal';
-import { encodedResult, isKeyMissing, keyDelayMs } from '../codec/encoding.ts';
+import { encodedResult, isKeyMissing, keptError, keyDelayMs } from '../codec/encoding.ts';
 import { ResultError } from './result.ts';
 import { resultText } from '../lease/json.ts';
 
@@ -158,8 +150,7 @@ function settle(
   const { id, token } = job;
   const { outcome, data, quotes = false, delayMs = null, error } = end;
   const kept = ranMs === undefined ? data : data && { ...data, ms: Math.round(ranMs) };
-  const encodes = codec !== undefined && (codec.errors || quotes);
-  const stored = kept && (encodes ? encodedError(codec, kept, placeOf(job, 'error')) : kept);
+  const stored = kept && keptError(codec, job, kept, quotes);
   const text = stored === undefined ? null : JSON.stringify(stored);
   const settlement: SettleRequest = { id, token, outcome, delayMs, data: text, waitedMs };
   return { kind: 'settle', settlement, ...(error === undefined ? {} : { error }) };

@@ -29,7 +29,7 @@ export const ownSlots: NodeSlots = {
 
 /**
  * Longest time for which a claim keeps its reservation: a database that does not answer must not keep slots from the
- * others. Jobs that such a claim brings later take what is free then.
+ * others, and no turn among those that wait. Jobs that such a claim brings later take what is free then.
  */
 const reservedMs = 1_000;
 
@@ -37,6 +37,8 @@ const reservedMs = 1_000;
 export function partIn(shared: SharedSlots, wake: () => void): NodeSlots {
   const share = shared.join(wake);
   let reserved = 0;
+  /** True while a claim is not answered in time. */
+  let silent = false;
   const giveBack = (): void => {
     const count = reserved;
     reserved = 0;
@@ -55,12 +57,16 @@ export function partIn(shared: SharedSlots, wake: () => void): NodeSlots {
       return hasMore && share.reserve(1) === 1;
     },
     unused: () => share.give(1),
-    starved: (starved) => (starved ? share.wait() : share.pass()),
+    starved: (starved) => (starved && !silent ? share.wait() : share.pass()),
     claims:
       (claims) =>
       async (wanted): Promise<Claimed> => {
         reserved = share.reserve(wanted.max);
-        const timer = setTimeout(giveBack, reservedMs).unref();
+        const timer = setTimeout(() => {
+          silent = true;
+          giveBack();
+          share.pass();
+        }, reservedMs).unref();
         try {
           return await claims({ ...wanted, max: reserved });
         } catch (error) {
@@ -69,6 +75,7 @@ export function partIn(shared: SharedSlots, wake: () => void): NodeSlots {
           throw error;
         } finally {
           clearTimeout(timer);
+          silent = false;
         }
       },
   };

@@ -1,7 +1,7 @@
 import type { Codec } from '@pgqueue/core';
 import { giveUp, PgQueueError } from '@pgqueue/core';
 import type { ClaimedJob } from '@pgqueue/core/internal';
-import { jobLimits, lengthProblem, placeOf } from '@pgqueue/core/internal';
+import { encodedError, jobLimits, lengthProblem, placeOf } from '@pgqueue/core/internal';
 import type { Ending } from '../lease/ending.ts';
 import type { PageOfEnds } from '@pgqueue/postgres/internal';
 import { resultBytesMax, unstorable } from '../lease/json.ts';
@@ -80,6 +80,12 @@ export function encodedCheckpoint(codec: Codec | undefined, job: Named, text: st
   );
   if (problem === undefined) return encoded;
   throw new PgQueueError('configuration', problem);
+}
+
+/** Returns an error as it is stored. `quotes`: it quotes values, so it is encoded whatever the codec does with errors. */
+export function keptError(codec: Codec | undefined, job: Named, error: object, quotes = false): object {
+  const encodes = codec !== undefined && (codec.errors || quotes);
+  return encodes ? encodedError(codec, error, placeOf(job, 'error')) : error;
 }
 
 /** Returns progress (JSON text) as it is shown. */

@@ -1,9 +1,11 @@
 import type { Codec, Observer } from '@pgqueue/core';
+import { PgQueueError } from '@pgqueue/core';
 import type { ClaimedJob } from '@pgqueue/core/internal';
-import { errorData } from '@pgqueue/core/internal';
 import type { SettleRequest, Target } from '@pgqueue/postgres/internal';
 import { settle } from '@pgqueue/postgres/internal';
-import { decodeJob, isKeyMissing, keyDelayMs } from '../codec/encoding.ts';
+import { conclude } from '../attempt/to-settlement.ts';
+import { decodeJob } from '../codec/encoding.ts';
+import { tellUnread } from '../run/unread.ts';
 import { persistently } from '../settle/retry-transient.ts';
 
 /** Parts of {@link createDecoder}. */
@@ -34,7 +36,7 @@ export function createDecoder({
     const ends: SettleRequest[] = [];
     const readable = jobs.filter((job) => {
       const end = endOf(codec, job, observe);
-      if (end !== undefined) ends.push({ id: job.id, token: job.token, ...end });
+      if (end !== undefined) ends.push(end);
       return end === undefined;
     });
     const end = async (): Promise<void> => {
@@ -49,20 +51,17 @@ export function createDecoder({
 }
 
 /** Returns how a job ends that can't be decoded; undefined: it is decoded. */
-function endOf(
-  codec: Codec,
-  job: ClaimedJob,
-  observe: Observer,
-): Pick<SettleRequest, 'outcome' | 'delayMs' | 'data'> | undefined {
-  const undecoded = decodeJob(codec, job);
-  if (undecoded === undefined) return undefined;
-  const { id, queue, task } = job;
-  const { error } = undecoded;
-  if (isKeyMissing(error)) {
-    observe({ type: 'codec.key_missing', job: id, task, error });
-    return { outcome: 'snooze', delayMs: keyDelayMs(Math.random()), data: null };
+function endOf(codec: Codec, job: ClaimedJob, observe: Observer): SettleRequest | undefined {
+  const ending = decodeJob(codec, job);
+  if (ending === undefined) return undefined;
+  tellUnread(observe, job, ending);
+  const made = conclude({ job, ending, retry: {}, aborted: undefined, random: Math.random() });
+  if (made.kind !== 'settle')
+    throw new PgQueueError('invariant', 'a job that was not run has ended otherwise');
+  const { settlement, error } = made;
+  if (settlement.outcome === 'dead') {
+    const { id, queue, task } = job;
+    observe({ type: 'job.settled', job: id, queue, task, verdict: 'dead', durationMs: 0, error });
   }
-  const { error: cause } = error as { readonly error: unknown };
-  observe({ type: 'job.settled', job: id, queue, task, verdict: 'dead', durationMs: 0, error: cause });
-  return { outcome: 'dead', delayMs: null, data: JSON.stringify({ kind: 'error', ...errorData(cause) }) };
+  return settlement;
 }

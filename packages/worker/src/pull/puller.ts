@@ -1,14 +1,6 @@
 import type { Codec, Duration } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
-import {
-  backoffOf,
-  durationMs,
-  encodedError,
-  errorData,
-  placeOf,
-  retryDelayMs,
-  retryPauseMs,
-} from '@pgqueue/core/internal';
+import { backoffOf, durationMs, errorData, retryDelayMs, retryPauseMs } from '@pgqueue/core/internal';
 import type { Page, PeekedJob, ScanOptions, WaitingJob } from '@pgqueue/postgres';
 import type { SettleRequest, SettleVerdict } from '@pgqueue/postgres/internal';
 import {
@@ -21,7 +13,7 @@ import {
   scanJobs,
   settle,
 } from '@pgqueue/postgres/internal';
-import { encodedResult } from '../codec/encoding.ts';
+import { encodedResult, keptError } from '../codec/encoding.ts';
 import { unitsOf } from '../lease/unit.ts';
 import type { Claimed } from '../claim/claims.ts';
 import { createClaims } from '../claim/claims.ts';
@@ -130,8 +122,7 @@ class PullerNode implements Puller {
     const policyMs = retryDelayMs(job.retry ?? backoffOf({}), job.tries + 1, Math.random());
     const delayMs = after === undefined ? policyMs : durationMs(after, 'delay');
     const told = { kind: 'error', ...errorData(error) };
-    const codec = this.#codec;
-    const stored = codec?.errors === true ? encodedError(codec, told, placeOf(job, 'error')) : told;
+    const stored = keptError(this.#codec, job, told);
     let verdict: SettleVerdict | undefined;
     await this.#settle(
       [job],
