@@ -1,6 +1,5 @@
 import type { JobsOperator, Operator } from '@pgqueue/postgres';
 import type { Router } from '@pgqueue/router';
-import { createRouter } from '@pgqueue/router';
 import type { Command } from 'commander';
 import { actorOf, codecOf, outputOf, withOperator } from './context.ts';
 import type { ExitCode } from './errors.ts';
@@ -59,6 +58,7 @@ export async function withRouter(
   const installations = await loadInstallations(file);
   const redactors = installations.map(({ connectionString }) => redactor(connectionString));
   const output = outputOf(options, (text) => redactors.reduce((clean, redact) => redact(clean), text));
+  const { createRouter } = await import('@pgqueue/router');
   const router = createRouter({ installations, actor: actorOf(), ...(await codecOf(command)) });
   try {
     const code = (await work(router, output)) ?? 0;

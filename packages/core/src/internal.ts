@@ -38,6 +38,7 @@ export { isNewJob, isTraceparent, jobLimits, toJobRow } from './job/validate.ts'
 export type { TaskSchemas } from './job/schemas.ts';
 export { schemasOf } from './job/schemas.ts';
 export { durationMs, parseDuration } from './options/duration.ts';
+export { repeated } from './options/repeated.ts';
 export { throwProblems, unreachable } from './errors.ts';
 export { errorData, errorLine } from './error-data.ts';
 export { countByTask, terminalStatuses } from './events.ts';

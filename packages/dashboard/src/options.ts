@@ -14,6 +14,7 @@ import {
   isTaskHandler,
   optional,
   optionProblems,
+  repeated,
   throwProblems,
 } from '@pgqueue/core/internal';
 import type { DatabaseOptions } from '@pgqueue/postgres';
@@ -251,7 +252,6 @@ function tasksOf(api: DashboardOptions['api']): readonly Task[] | undefined {
 }
 
 function twiceIn(api: DashboardOptions['api']): readonly string[] {
-  const names = (tasksOf(api) ?? []).map(({ name }) => name);
-  const twice = new Set(names.filter((name, index) => names.indexOf(name) !== index));
-  return twice.size === 0 ? [] : [`api.tasks has two tasks named ${[...twice].join(', ')}`];
+  const twice = repeated((tasksOf(api) ?? []).map(({ name }) => name));
+  return twice.length === 0 ? [] : [`api.tasks has two tasks named ${twice.join(', ')}`];
 }

@@ -1,5 +1,6 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { PgQueueError } from '@pgqueue/core';
+import { repeated } from '@pgqueue/core/internal';
 import type { Auth, User } from './options.ts';
 import { isUserRole } from './options.ts';
 
@@ -36,7 +37,7 @@ export function readTokens(text: string): readonly TokenUser[] {
     if (token === undefined || !isUserRole(role)) return [];
     return [{ name, role, token }];
   });
-  if (new Set(users.map(({ name }) => name)).size < users.length) problems.push('a name stands twice');
+  if (repeated(users.map(({ name }) => name)).length > 0) problems.push('a name stands twice');
   if (users.length === 0 && problems.length === 0) problems.push('it names nobody');
   if (problems.length === 0) return users;
   throw new PgQueueError('configuration', `tokens: ${problems.join('; ')}`, { data: { problems } });

@@ -51,7 +51,6 @@ export { readTraces } from './reads/traces.ts';
 export { peekJobs, queueLength, scanJobs } from './reads/waiting.ts';
 export type * from './connection/tables.ts';
 export { latestSlot, nextSlot, scheduleProblems } from './calendar/slots.ts';
-export type { SchemaFacts } from './connection/schema.ts';
 export { checkSchemaName, checkSchemaVersion, defaultSchema, schemaVersion } from './connection/schema.ts';
 export type { ClaimInput } from './statements/claim.ts';
 export { claim, claimUnread, readLeased } from './statements/claim.ts';

@@ -13,6 +13,7 @@ import {
   warnWithoutLeader,
   defaultSchema,
   openDatabase,
+  readIdentity,
   toExecutor,
 } from '@pgqueue/postgres/internal';
 import { createMetrics } from '@pgqueue/telemetry';
@@ -126,7 +127,10 @@ function makeProducer(options: ProducerOptions, versions?: KeyVersions): Produce
   const common = { trace, observe, codec, ids, underWay, isClosed: () => closing !== undefined };
 
   const check = async (executor: Executor): Promise<void> => {
-    ids.learn((await checkSchemaVersion(executor, schema)).installation);
+    await checkSchemaVersion(executor, schema);
+    ids.learn(
+      (await readIdentity({ query: (text, values) => executor.query(text, values), schema }))?.number ?? null,
+    );
     verified = true;
     if (database !== undefined && closing === undefined)
       leaderless ??= warnWithoutLeader(database, { isIdle: () => true });

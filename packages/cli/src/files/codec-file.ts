@@ -1,10 +1,7 @@
-import { statSync } from 'node:fs';
-import { resolve } from 'node:path';
-import { pathToFileURL } from 'node:url';
 import type { Codec } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
 import { aCodec } from '@pgqueue/core/internal';
-import { whyNotImported } from './unread.ts';
+import { importModule } from './module.ts';
 
 /**
  * Imports a module (.js, .mjs, .ts, .mts) and returns the codec that it exports as `codec`, or as its default export.
@@ -14,15 +11,9 @@ import { whyNotImported } from './unread.ts';
 export async function loadCodec(file: string, from: string): Promise<Codec> {
   const wrong = (why: string, cause?: unknown): PgQueueError =>
     new PgQueueError('configuration', `${from} ${file}: ${why}`, { cause });
-  const path = resolve(file);
-  if (!/\.[cm]?[jt]s$/.test(path)) throw wrong('is no module: give a .js, .mjs, .ts or .mts file');
-  if (statSync(path, { throwIfNoEntry: false })?.isFile() !== true) throw wrong('there is no such file');
-  let exported: Readonly<Record<string, unknown>>;
-  try {
-    exported = (await import(pathToFileURL(path).href)) as Readonly<Record<string, unknown>>;
-  } catch (error) {
-    throw wrong(whyNotImported(error, path), error);
-  }
+  const imported = await importModule(file);
+  if (imported.kind === 'problem') throw wrong(imported.problem, imported.cause);
+  const { exported } = imported;
   const codec = exported['codec'] ?? exported['default'];
   if (isCodec(codec)) return codec;
   throw wrong('exports no codec: export const codec = encrypted({ keys, plain })');

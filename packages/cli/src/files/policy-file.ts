@@ -1,9 +1,6 @@
-import { statSync } from 'node:fs';
-import { resolve } from 'node:path';
-import { pathToFileURL } from 'node:url';
 import type { Policy } from '@pgqueue/core';
 import type { Command } from 'commander';
-import { whyNotImported } from './unread.ts';
+import { importModule } from './module.ts';
 
 export type PolicyFile =
   | { readonly kind: 'policy'; readonly policy: Policy }
@@ -15,17 +12,14 @@ export type PolicyFile =
  */
 export async function loadPolicy(file: string, option: string): Promise<PolicyFile> {
   const problem = (text: string): PolicyFile => ({ kind: 'problem', problem: `${option} ${file}: ${text}` });
-  const path = resolve(file);
-  if (!/\.[cm]?[jt]s$/.test(path)) return problem('is no module: give a .js, .mjs, .ts or .mts file');
-  if (statSync(path, { throwIfNoEntry: false })?.isFile() !== true) return problem('there is no such file');
-  let exported: Readonly<Record<string, unknown>>;
-  try {
-    exported = (await import(pathToFileURL(path).href)) as Readonly<Record<string, unknown>>;
-  } catch (error) {
+  const imported = await importModule(file);
+  if (imported.kind === 'problem') {
+    const { cause } = imported;
     // errors about options name the part they belong to
-    if (error instanceof Error && error.name === 'PgQueueError') return problem(error.message);
-    return problem(whyNotImported(error, path));
+    const isOurs = cause instanceof Error && cause.name === 'PgQueueError';
+    return problem(isOurs ? cause.message : imported.problem);
   }
+  const { exported } = imported;
   const { policy } = exported;
   if (isPolicy(policy)) return { kind: 'policy', policy };
   return problem(whatIsWrong(exported));

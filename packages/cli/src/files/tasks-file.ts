@@ -1,11 +1,9 @@
-import { statSync } from 'node:fs';
-import { resolve } from 'node:path';
-import { pathToFileURL } from 'node:url';
 import type { Codec, Task, TaskHandler } from '@pgqueue/core';
-import { isTask, isTaskHandler } from '@pgqueue/core/internal';
+import { isTask, isTaskHandler, repeated } from '@pgqueue/core/internal';
 import type { Around } from '@pgqueue/worker';
 import { isCodec } from './codec-file.ts';
-import { whyNotImported } from './unread.ts';
+import type { ImportedModule } from './module.ts';
+import { importModule } from './module.ts';
 
 /** Handlers of a worker, and middleware around their calls. */
 export interface Handlers {
@@ -40,7 +38,7 @@ export async function loadTasks(file: string): Promise<TasksFile> {
   if (mixed !== undefined) {
     return problem(`its "${mixed}" has something else beside handlers: ${wanted}`);
   }
-  const twice = namedTwice(tasks.map(({ task }) => task.name));
+  const twice = repeated(tasks.map(({ task }) => task.name));
   if (twice.length > 0) return problem(`has two handlers of task ${twice.join(', ')}`);
   const { around, codec } = exported;
   if (around !== undefined && typeof around !== 'function')
@@ -68,7 +66,7 @@ export async function loadDefinitions(file: string): Promise<DefinitionsFile> {
   const tasks = [...new Set(found)];
   if (tasks.length === 0)
     return problemIn(file, 'exports no tasks: export what defineTask or implement returns');
-  const twice = namedTwice(tasks.map(({ name }) => name));
+  const twice = repeated(tasks.map(({ name }) => name));
   return twice.length > 0
     ? problemIn(file, `has two tasks named ${twice.join(', ')}`)
     : { kind: 'tasks', tasks };
@@ -79,27 +77,13 @@ function definitionsIn(value: unknown): readonly Task[] {
   return isTaskHandler(value) ? [value.task] : [];
 }
 
-type Imported = { readonly kind: 'module'; readonly exported: Readonly<Record<string, unknown>> } | Problem;
-
-async function importTasks(file: string): Promise<Imported> {
-  const path = resolve(file);
-  if (!/\.[cm]?[jt]s$/.test(path)) return problemIn(file, 'is no module: give a .js, .mjs, .ts or .mts file');
-  if (statSync(path, { throwIfNoEntry: false })?.isFile() !== true)
-    return problemIn(file, 'there is no such file');
-  try {
-    const exported = (await import(pathToFileURL(path).href)) as Readonly<Record<string, unknown>>;
-    return { kind: 'module', exported };
-  } catch (error) {
-    return problemIn(file, whyNotImported(error, path));
-  }
+async function importTasks(file: string): Promise<Exclude<ImportedModule, Problem> | Problem> {
+  const imported = await importModule(file);
+  return imported.kind === 'problem' ? problemIn(file, imported.problem) : imported;
 }
 
 function problemIn(file: string, text: string): Problem {
   return { kind: 'problem', problem: `--tasks ${file}: ${text}` };
-}
-
-function namedTwice(names: readonly string[]): readonly string[] {
-  return [...new Set(names.filter((name, index) => names.indexOf(name) !== index))];
 }
 
 const wanted = 'export what implement(task, handler) returns, or an array of that named tasks';

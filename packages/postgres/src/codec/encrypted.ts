@@ -11,6 +11,7 @@ import {
   oneOf,
   optional,
   optionProblems,
+  repeated,
   throwProblems,
 } from '@pgqueue/core/internal';
 import { randomBytesOf } from '../process/random-bytes.ts';
@@ -120,8 +121,9 @@ function listProblems(options: unknown): readonly string[] {
   if (!Array.isArray(keys)) return [];
   if (keys.length === 0) return ['keys is empty: give at least one'];
   const ids = keys.map((key: unknown) => (key as Partial<EncryptionKey> | null)?.id);
-  const twice = new Set(ids.filter((id, index) => typeof id === 'string' && ids.indexOf(id) !== index));
-  return [...twice].map((id) => `keys has the id ${JSON.stringify(id)} twice`);
+  return repeated(ids.filter((id) => typeof id === 'string')).map(
+    (id) => `keys has the id ${JSON.stringify(id)} twice`,
+  );
 }
 
 /** Returns the id of the key that a stored value is encrypted under; undefined: it is plain. */

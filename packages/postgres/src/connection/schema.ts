@@ -39,17 +39,11 @@ export function checkSchemaName(schema: string): string {
   return schema;
 }
 
-/** Facts of an installation that its schema check reads. */
-export interface SchemaFacts {
-  /** Number among the installations that a router knows, 0 to 1023; null: it stands alone. */
-  readonly installation: number | null;
-}
-
 /**
  * Refuses a schema that is missing, older than this package needs, or newer with incompatible changes.
  * @throws {PgQueueError} `schema_version`, saying which of the two to upgrade
  */
-export async function checkSchemaVersion(executor: Executor, schema: string): Promise<SchemaFacts> {
+export async function checkSchemaVersion(executor: Executor, schema: string): Promise<void> {
   const refuse = (message: string, data: object = {}): never => {
     throw new PgQueueError('schema_version', message, { data: { schema, ...data } });
   };
@@ -79,10 +73,4 @@ export async function checkSchemaVersion(executor: Executor, schema: string): Pr
       { version },
     );
   }
-  // in a statement of its own: a schema of another version need not have the table
-  const [own] = await executor.query<{ readonly number: number }>(
-    `select number::integer as number from ${schema}.installation`,
-    [],
-  );
-  return { installation: own?.number ?? null };
 }

@@ -101,7 +101,7 @@ export function operatorOf(database: Database, codec?: Codec): Operator {
       explainJob(database, id, (job) => askLeader(database, job, waitMs)),
     recorded: (options) => listRecorded(database, options),
     doctor: (options) => diagnose(database, options),
-    check: async () => void (await checkSchemaVersion(database, database.schema)),
+    check: () => checkSchemaVersion(database, database.schema),
     close: database.close,
   };
 }

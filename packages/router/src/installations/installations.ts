@@ -1,5 +1,13 @@
 import type { Rule, Shape } from '@pgqueue/core/internal';
-import { aListOf, anObject, oneOf, optional, throwProblems, valueProblems } from '@pgqueue/core/internal';
+import {
+  aListOf,
+  anObject,
+  oneOf,
+  optional,
+  repeated,
+  throwProblems,
+  valueProblems,
+} from '@pgqueue/core/internal';
 import { aConnectionString, databaseShape, identityShape } from '@pgqueue/postgres/internal';
 
 /** One of the installations that a router knows. */
@@ -55,8 +63,4 @@ export function installationsProblems(given: unknown): readonly string[] {
   if (all.length > 0 && all.every(({ state }) => state === 'draining'))
     problems.push('all installations are draining: at least one must be active');
   return problems;
-}
-
-function repeated<Value>(values: readonly Value[]): readonly Value[] {
-  return [...new Set(values.filter((value, index) => values.indexOf(value) !== index))];
 }

@@ -10,6 +10,7 @@ import {
   optional,
   optionProblems,
 } from '../../options/options.ts';
+import { repeated } from '../../options/repeated.ts';
 import { aGate, anOrder } from '../check-part.ts';
 import type { Json } from '../../job/job.ts';
 import type { Gate } from '../gate.ts';
@@ -180,10 +181,8 @@ function restoreParts(
 
 /** Returns the problems that the types of the parts can't express. */
 function partProblems({ gates, order, recall }: Parts): readonly string[] {
-  const names = [...gates, order].map(({ name }) => name);
-  const twice = names.filter((name, index) => names.indexOf(name) !== index);
   return [
-    ...[...new Set(twice)].map(
+    ...repeated([...gates, order].map(({ name }) => name)).map(
       (name) => `two of its gates or orders are called ${JSON.stringify(name)}: give one another name`,
     ),
     ...(recall && order.outranks === undefined
