@@ -15,7 +15,7 @@ test('a worker whose claim is not answered keeps neither slots nor its turn', as
     () => new Promise((resolve) => (answer = () => resolve({ rows: [], full: false, claimedAt: 0 }))),
   );
   expect(stuck.take(1)).toBe(1); // a job runs there
-  const claim = claims({ max: 1, ahead: 0, from: null, whole: true });
+  const claim = claims({ max: 1, ahead: 0, from: 0, whole: true });
   expect(other.room(2)).toBe(0);
   stuck.starved(true);
   await vi.advanceTimersByTimeAsync(1_000);
