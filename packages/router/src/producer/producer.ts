@@ -32,29 +32,45 @@ export interface RouterProducerParts {
   readonly use: () => void;
 }
 
-type Single = (producer: Producer, id: string | undefined) => Promise<Enqueued>;
+/** Something that is enqueued in the home of its key. */
+interface Single<Result> {
+  /** Name of its task or flow. */
+  readonly name: string;
+  readonly options: JobOptions | FlowOptions | undefined;
+  /** @param id the one that it had when it was refused before; undefined: it has none yet */
+  readonly enqueue: (producer: Producer, id: string | undefined) => Promise<Result>;
+  /** Returns the result if an earlier try has written it there, although it was refused now. */
+  readonly written: (id: string, member: Member) => Result | Promise<Result>;
+}
+
+/** Enqueues in the home of a key, again where the key went if it has moved. */
+async function enqueueAtHome<Result>(
+  { routes, spread, producers, use }: RouterProducerParts,
+  { name, options, enqueue, written }: Single<Result>,
+): Promise<Result> {
+  use();
+  const given = typeof options === 'object' && options !== null ? options : {};
+  let id: string | undefined;
+  for (let refusals = 0; ; refusals += 1) {
+    const member = spread(given, name);
+    try {
+      return await member.run(() => enqueue(producers.routed(member), id));
+    } catch (error) {
+      const { ids, known } = await learnMove(error, { member, routes, refusals });
+      [id] = ids;
+      if (id !== undefined && known.has(id)) return written(id, member);
+    }
+  }
+}
 
 export function createRouterProducer(parts: RouterProducerParts): RouterProducer {
   const { members, routes, spread, producers, use } = parts;
-
-  /** Enqueues one job, again where its key went if it has moved. */
-  const one = async (name: string, options: JobOptions | undefined, enqueue: Single): Promise<Enqueued> => {
-    use();
-    const given = typeof options === 'object' && options !== null ? options : {};
-    let home = spread(given, name);
-    let id: string | undefined;
-    for (let refusals = 0; ; refusals += 1) {
-      const member = home;
-      try {
-        return await member.run(() => enqueue(producers.routed(member), id));
-      } catch (error) {
-        const { ids, known } = await learnMove(error, { member, routes, refusals });
-        [id] = ids;
-        if (id !== undefined && known.has(id)) return { id, outcome: 'repeated' };
-        home = spread(given, name);
-      }
-    }
-  };
+  const one = (
+    name: string,
+    options: JobOptions | undefined,
+    enqueue: Single<Enqueued>['enqueue'],
+  ): Promise<Enqueued> =>
+    enqueueAtHome(parts, { name, options, enqueue, written: (id) => ({ id, outcome: 'repeated' }) });
 
   return {
     enqueue: async (task, payload, options) => {
@@ -98,30 +114,20 @@ export function createRouterProducer(parts: RouterProducerParts): RouterProducer
   };
 }
 
-/** Starts a flow in the home of its key, again where the key went if it has moved. */
+/** Starts a flow in the home of its key. */
 async function startFlow(
-  { routes, spread, producers, use }: RouterProducerParts,
+  parts: RouterProducerParts,
   flow: Parameters<Producer['start']>[0],
   options: FlowOptions = {},
 ): Promise<FlowRun> {
-  use();
-  const name = flow?.name;
-  let given = options;
-  let home = spread(options ?? {}, name);
-  for (let refusals = 0; ; refusals += 1) {
-    const member = home;
-    try {
-      return await member.run(() => producers.routed(member).start(flow, given));
-    } catch (error) {
-      const { ids, known } = await learnMove(error, { member, routes, refusals });
-      const [id] = ids;
-      if (id !== undefined) given = { ...options, id };
-      // an earlier try has started it there: it stays
-      if (id !== undefined && known.has(id))
-        return member.run(() => producers.plain(member).start(flow, given));
-      home = spread(options, name);
-    }
-  }
+  const under = (id: string | undefined): FlowOptions => (id === undefined ? options : { ...options, id });
+  return enqueueAtHome(parts, {
+    name: flow?.name,
+    options,
+    enqueue: (producer, id) => producer.start(flow, under(id)),
+    // it stays there
+    written: (id, member) => member.run(() => parts.producers.plain(member).start(flow, under(id))),
+  });
 }
 
 /** Most times that a job is looked for: it may move while it is awaited. */
