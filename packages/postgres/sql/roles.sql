@@ -18,7 +18,8 @@ declare
                             'fire_schedule', 'maintain_history', 'trim_history', 'report', 'open_explains', 'answer_explain', 'waiting_job', 'wanted_slots', 'ask_explain', 'take_explain', 'wait_facts', 'count_activity', 'uuid_v7'];
   viewer text[] := array['flow_state', 'queue_numbers', 'key_numbers', 'waiting_tasks', 'wanted_slots', 'ask_explain', 'take_explain', 'wait_facts'];
   operator text[] := array['start_flow', 'signal_flow', 'signal_job', 'cancel_flow', 'retry_flow', 'flow_state', 'flow_results', 'check_job', 'fits', 'retry_fits', 'cancel', 'amend', 'erase', 'redrive', 'rewrap_dead', 'reset_node', 'enqueue_scheduled', 'enqueue_unique', 'job_result', 'queue_length', 'queue_numbers', 'key_numbers', 'waiting_tasks', 'wanted_slots', 'peek', 'scan', 'uuid_v7',
-                           'reap', 'maintain_history', 'trim_history', 'ask_explain', 'take_explain', 'wait_facts', 'note_action', 'note_result', 'init_installation', 'set_route', 'at_home'];
+                           'reap', 'maintain_history', 'trim_history', 'ask_explain', 'take_explain', 'wait_facts', 'note_action', 'note_result', 'init_installation', 'set_route', 'at_home',
+                           'claim_move', 'drop_claim', 'hold_key', 'leave_key', 'hand_over', 'next_slice', 'receive_jobs', 'forget_slice', 'finish_move', 'open_key', 'count_key', 'keys_here'];
 begin
   foreach r in array array['producer', 'scheduler', 'worker', 'viewer', 'operator'] loop
     if not exists (select from pg_roles where rolname = s || '_' || r) then

@@ -23,9 +23,35 @@ export { explainJob } from './operator/explain/explain.ts';
 export { grouped, waitingSteps, waitingText, waitText } from './operator/explain/flow-waits.ts';
 export { breaches, invariants } from './operator/doctor/invariants.ts';
 export { identityShape } from './operator/installation.ts';
+export { audited } from './dashboard/audit.ts';
 export { operatorOf } from './operator/operator.ts';
 export type { Route, RouteChanges } from './statements/installation.ts';
-export { readIdentity, readRoutes, setRoute } from './statements/installation.ts';
+export { readIdentity, readRoute, readRoutes, setRoute } from './statements/installation.ts';
+export type {
+  KeyCount,
+  KeyMove,
+  MoveId,
+  MoveLeft,
+  MovePlace,
+  OpenMove,
+  Received,
+  Slice,
+} from './statements/moves.ts';
+export {
+  claimMove,
+  countKey,
+  dropClaim,
+  finishMove,
+  forgetSlice,
+  handOver,
+  holdKey,
+  keysHere,
+  leaveKey,
+  nextSlice,
+  openKey,
+  readMoves,
+  receiveJobs,
+} from './statements/moves.ts';
 export type { Remedies } from './operator/explain/reasons.ts';
 export { keyText, rateText, reasonText } from './operator/explain/reasons.ts';
 export type { ShareOptions } from './operator/share.ts';

@@ -1,5 +1,9 @@
 export type { Installation } from './installations/installations.ts';
 export { checkInstallations, installationsProblems } from './installations/installations.ts';
+export type { KeysOperator, MoveKeyOptions, MoveOptions, RebalanceOptions } from './move/keys.ts';
+export type { KeyMoved } from './move/move.ts';
+export type { FailedMove, MovePlan, PlannedMove, Rebalanced } from './move/rebalance.ts';
+export type { MoveProgress } from './move/steps.ts';
 export type { Checked, CheckedInstallation, Misfit } from './operator/check.ts';
 export type { Answer } from './operator/every.ts';
 export type {

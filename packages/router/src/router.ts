@@ -18,6 +18,7 @@ import type { Installation } from './installations/installations.ts';
 import { checkInstallations } from './installations/installations.ts';
 import type { Member } from './installations/member.ts';
 import { createMember } from './installations/member.ts';
+import { operateKeys } from './move/keys.ts';
 import type { RouterOperator } from './operator/operator.ts';
 import { createRouterOperator } from './operator/operator.ts';
 import { createProducers } from './producer/members.ts';
@@ -112,7 +113,12 @@ export function createRouter(options: RouterOptions): Router {
   };
   return {
     producer: createRouterProducer({ members, routes, producers, use, spread: createSpread(active, routes) }),
-    operator: createRouterOperator({ members, operatorOf: operators.of, use }),
+    operator: createRouterOperator({
+      members,
+      operatorOf: operators.of,
+      use,
+      keys: operateKeys({ members, routes, actor, use, memberOf: (wanted) => memberOf(members, wanted) }),
+    }),
     worker: (given) => {
       use();
       const { codec } = options;

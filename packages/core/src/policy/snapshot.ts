@@ -10,7 +10,7 @@ export interface JobFacts {
   readonly version: number;
   /** Smaller goes first, within its key. */
   readonly priority: number;
-  /** Order of enqueuing, over all queues. */
+  /** Order of enqueuing, over all queues. Below 0: it came from another installation. */
   readonly seq: number;
   /** Unix milliseconds, like all times here. */
   readonly createdMs: number;
@@ -200,6 +200,8 @@ export interface Snapshot {
   /** Settings of the queues that differ from the defaults. */
   readonly queues: Readonly<Record<string, QueueSeen>>;
   readonly pools: Readonly<Record<string, PoolSeen>>;
+  /** Keys that move between installations: none of their jobs may go. Default: none moves. */
+  readonly moving?: readonly string[];
   /** Null unless a part of the policy needs it ({@link Needs}), and until it was read first. */
   readonly health: DatabaseHealth | null;
   /** Values by the name of the gate or order that prepared them. Absent until the first fetch succeeded. */

@@ -83,7 +83,8 @@ $$;
 alter table queue add constraint queue_check check (check_job(queue.*)) not valid;
 
 -- Refuses a statement whose inserted rows leave more jobs of a key than its queue takes (key_pending). Jobs of
--- a flow count when it starts: a step that is released later, or grows, must not fail for it. Counts
+-- a flow count when it starts: a step that is released later, or grows, must not fail for it. Nor must a slice of jobs
+-- that comes from another installation: nothing counts for a key while it moves here. Counts
 -- along queue_waiting, up to the limit and no further. The limit is not exact: concurrent transactions don't
 -- see each other's jobs. An exact limit would make producers of one key wait for each other's commits, and a
 -- counter for each key would be a hot row.
@@ -99,7 +100,7 @@ begin
   for v in
     select c.queue, i.key, c.key_pending
     from (select distinct x.queue, x.key from inserted x
-          where x.run_after is null
+          where x.run_after is null and not exists (select from key_move m where m.key = x.key and m.side = 'in')
             and (x.flow is null or (select f.created from flow f where f.id = x.flow) >= transaction_timestamp())) i
     join queue_config c on c.queue = i.queue and c.key_pending is not null
   loop

@@ -28,8 +28,8 @@ create index flow_ended on flow (ended) where ended is not null;
 create index flow_failed on flow (id) where state = 'failed';
 create index flow_name on flow (name, id);
 create index flow_key on flow (key, id) where key <> '';
--- The flow that a suspended job waits for.
-create index flow_waiter on flow (waiter) where state = 'open' and waiter is not null;
+-- The flows that a job waits for, or has waited for.
+create index flow_waiter on flow (waiter) where waiter is not null;
 
 -- open_needs: needs that have not ended; the leader alone changes it. added, done, failed, other: counts of
 -- jobs, from tallies; they choose when the leader looks for jobs in QUEUE, and tell the outcome. stop: its

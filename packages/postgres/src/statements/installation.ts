@@ -64,6 +64,16 @@ export async function readRoutes({ query, schema }: Target, after: number): Prom
   };
 }
 
+/** Reads an installation's copy of the route of a key; undefined: it has none. Any role may. */
+export async function readRoute({ query, schema }: Target, key: string): Promise<Route | undefined> {
+  const [route] = await query<Route>(
+    `select key, installation::integer as installation, version::float8 as version, moving_from::integer as "movingFrom"
+     from ${schema}.route where key = $1::text`,
+    [key],
+  );
+  return route;
+}
+
 /**
  * Writes an installation's copy of a route, unless it has the same version or a newer one; resolves to whether it
  * wrote. Waits for enqueues of the key that are under way there. The rights of an operator are enough.

@@ -79,6 +79,8 @@ export interface TickState {
   }[];
   /** Queues that have settings of their own. */
   readonly queues: Readonly<Record<string, QueueSeen>>;
+  /** Keys that are held while they move between installations. Null: none is. */
+  readonly moving?: readonly string[] | null;
   readonly settled: readonly SettledBatch[];
   /** {@link reap} would find expired leases. `lostNodes`: {@link loseNodes} would find nodes. */
   readonly expiredLeases: boolean;

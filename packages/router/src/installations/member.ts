@@ -7,6 +7,8 @@ import type { Installation } from './installations.ts';
 export interface Member {
   readonly installation: Installation;
   readonly database: Database;
+  /** Connections for statements that may take minutes; opened by the first call. */
+  readonly patient: () => Database;
   /**
    * Checks once, before the first use, that the database has the number and the name of the installation. A check
    * that the database did not answer is repeated by the next call.
@@ -21,13 +23,15 @@ export interface Member {
 /** @param alone it is the only one that the router knows: it may have no number */
 export function createMember(installation: Installation, { alone }: { readonly alone: boolean }): Member {
   const { connectionString, schema } = installation;
-  const database = openDatabase({
-    connectionString,
-    ...(schema === undefined ? {} : { schema }),
-    applicationName: 'pgqueue router',
-    connectionsMax: 2,
-    queryTimeoutMs: 10_000,
-  });
+  const open = (limits: { readonly connectionsMax: number; readonly queryTimeoutMs: number }): Database =>
+    openDatabase({
+      connectionString,
+      ...(schema === undefined ? {} : { schema }),
+      applicationName: 'pgqueue router',
+      ...limits,
+    });
+  const database = open({ connectionsMax: 2, queryTimeoutMs: 10_000 });
+  let patient: Database | undefined;
   let checked: Promise<void> | undefined;
 
   const check = async (): Promise<void> => {
@@ -53,12 +57,15 @@ export function createMember(installation: Installation, { alone }: { readonly a
   return {
     installation,
     database,
+    patient: () => (patient ??= open({ connectionsMax: 4, queryTimeoutMs: 600_000 })),
     identified,
     run: async (work) => {
       await identified();
       return naming(installation, work);
     },
-    close: () => database.close(),
+    close: async () => {
+      await Promise.all([database.close(), patient?.close()]);
+    },
   };
 }
 
@@ -106,4 +113,13 @@ async function naming<Result>({ name, number }: Installation, work: () => Promis
       { data, cause: error },
     );
   }
+}
+
+/** Version of an installation's schema. */
+export async function schemaOf({ database }: Member): Promise<number> {
+  const [row] = await database.query<{ readonly version: number }>(
+    `select max(version)::integer as version from ${database.schema}.migration`,
+    [],
+  );
+  return row?.version ?? 0;
 }

@@ -1,7 +1,8 @@
 import type { Route } from '@pgqueue/postgres/internal';
-import { readIdentity, readRoutes, setRoute } from '@pgqueue/postgres/internal';
+import { readIdentity, setRoute } from '@pgqueue/postgres/internal';
 import type { Member } from '../installations/member.ts';
-import { identityProblem } from '../installations/member.ts';
+import { identityProblem, schemaOf } from '../installations/member.ts';
+import { allRoutes } from '../route/routes.ts';
 
 /** Something that does not fit, and what to do. */
 export interface Misfit {
@@ -83,16 +84,12 @@ async function look(
   const { database, installation } = member;
   const found = await readIdentity(database);
   const problem = found === undefined && alone ? undefined : identityProblem(installation, found);
-  const [row] = await database.query<{ readonly version: number }>(
-    `select max(version)::integer as version from ${database.schema}.migration`,
-    [],
-  );
   return {
     member,
     problem,
-    version: row?.version ?? 0,
+    version: await schemaOf(member),
     clock: await clockOf(member),
-    routes: await routesOf(member),
+    routes: await allRoutes(member),
   };
 }
 
@@ -111,16 +108,6 @@ async function clockOf({ database }: Member): Promise<Clock> {
       best = { offsetMs: (row?.now ?? 0) - (beforeMs + tripMs / 2), errorMs: tripMs / 2 };
   }
   return best;
-}
-
-async function routesOf({ database }: Member): Promise<readonly Route[]> {
-  const all: Route[] = [];
-  for (let after = 0; ;) {
-    const { routes, changes } = await readRoutes(database, after);
-    all.push(...routes);
-    if (changes === after) return all;
-    after = changes;
-  }
 }
 
 function schemaMisfits(seen: readonly Seen[]): readonly Misfit[] {

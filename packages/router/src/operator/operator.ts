@@ -14,6 +14,7 @@ import type {
 } from '@pgqueue/postgres';
 import type { Installation } from '../installations/installations.ts';
 import type { Member } from '../installations/member.ts';
+import type { KeysOperator } from '../move/keys.ts';
 import type { Checked } from './check.ts';
 import { checkTogether } from './check.ts';
 import { findIn, lookUpOrder } from '../producer/find.ts';
@@ -68,6 +69,7 @@ export interface RouterOperator {
    * those that have it now, `data.failed` the others. Limits count in each installation by itself.
    */
   readonly queues: Pick<Operator['queues'], 'pause' | 'resume' | 'set' | 'forget'>;
+  readonly keys: KeysOperator;
   /** As of one installation. @throws {PgQueueError} `not_found`, `installation` */
   readonly explain: Operator['explain'];
   readonly status: () => Promise<RouterStatus>;
@@ -85,6 +87,7 @@ export interface RouterOperator {
 export interface RouterOperatorParts {
   readonly members: readonly Member[];
   readonly operatorOf: (member: Member) => Operator;
+  readonly keys: KeysOperator;
   /** Throws when the router was closed. */
   readonly use: () => void;
 }
@@ -123,6 +126,7 @@ export function createRouterOperator(parts: RouterOperatorParts): RouterOperator
         return first ?? {};
       },
     },
+    keys: parts.keys,
     explain: async (id, options): Promise<JobExplanation> => {
       use();
       return findIn(lookUpOrder(members, id), (member) => operatorOf(member).explain(id, options));

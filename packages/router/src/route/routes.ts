@@ -11,6 +11,8 @@ export interface Routes {
    * @throws {PgQueueError} `configuration`: a route names an installation that this router does not know
    */
   readonly home: (key: string) => Member;
+  /** Returns the route of a key; undefined: it has none. */
+  readonly of: (key: string) => Route | undefined;
   /** Version of the route of a key; 0: it has none. */
   readonly version: (key: string) => number;
   readonly learn: (route: Route) => void;
@@ -75,6 +77,7 @@ export function createRoutes(members: readonly Member[], pollMs: number): Routes
         { data: { key, number } },
       );
     },
+    of: (key) => routes.get(key),
     version: (key) => routes.get(key)?.version ?? 0,
     learn,
     read,
@@ -88,4 +91,15 @@ export function createRoutes(members: readonly Member[], pollMs: number): Routes
       await Promise.allSettled(reading.values());
     },
   };
+}
+
+/** Reads all routes that an installation has. */
+export async function allRoutes({ database }: Member): Promise<readonly Route[]> {
+  const all: Route[] = [];
+  for (let after = 0; ;) {
+    const { routes, changes } = await readRoutes(database, after);
+    all.push(...routes);
+    if (changes === after) return all;
+    after = changes;
+  }
 }

@@ -12,6 +12,8 @@ import type { Unreadable } from './unreadable.ts';
 import { createUnreadable } from './unreadable.ts';
 import type { Lookahead } from './lanes/lookahead.ts';
 import { createLookahead } from './lanes/lookahead.ts';
+import type { MovingKeys } from './lanes/moving-keys.ts';
+import { createMovingKeys } from './lanes/moving-keys.ts';
 import type { LaneCache } from './lanes/lane-cache.ts';
 import { createLaneCache } from './lanes/lane-cache.ts';
 
@@ -24,6 +26,7 @@ export interface LeaderState {
   readonly deferred: DeferredLanes;
   readonly cursors: LaneCursors;
   readonly unreadable: Unreadable;
+  readonly moving: MovingKeys;
   /** Ended attempts that no plan has seen yet. */
   settled: readonly Settlement[];
   epoch: number | undefined;
@@ -66,14 +69,16 @@ export function createLeaderState({
   readonly observe: Observer;
 }): LeaderState {
   const cursors = createLaneCursors();
+  const laneCache = createLaneCache(cursors);
   return {
-    laneCache: createLaneCache(cursors),
+    laneCache,
     cursors,
     inFlight: createInFlightItems(),
     consumption: measureConsumption(),
     lookahead: createLookahead(),
     deferred: createDeferredLanes(),
     unreadable: createUnreadable(observe),
+    moving: createMovingKeys({ laneCache, cursors }),
     settled: [],
     epoch: undefined,
     feeds: false,

@@ -77,6 +77,7 @@ export async function look(
   }
   if (brief) laneCache.age();
   else laneCache.see(lookahead.shown(rows), { keys, nowMs: startedAt, unreadable });
+  state.moving.saw(read.state.moving);
   const load = loadOf(read, inFlight.flying().items);
   consumption.sample(load);
   rememberNodes(state, read.state.nodes);

@@ -8,6 +8,7 @@ import type { Flying, Item } from '../state/items/item.ts';
 import { rowsByLane } from '../state/lanes/lane-rows.ts';
 import type { LeaderState } from '../state/leader-state.ts';
 import type { LaneCache } from '../state/lanes/lane-cache.ts';
+import type { MovingKeys } from '../state/lanes/moving-keys.ts';
 import { depthMin } from '../state/lanes/lane-cache.ts';
 
 /** Limits of one tick's read. */
@@ -93,9 +94,11 @@ export interface SnapshotParts {
   readonly prepared: Readonly<Record<string, Prepared>>;
   readonly horizonMs: number;
   readonly batchMax: number;
+  readonly moving: Pick<MovingKeys, 'held'>;
 }
 
 export function toSnapshot(read: TickRead, load: Load, parts: SnapshotParts): Snapshot {
+  const moving = parts.moving.held();
   return {
     nowMs: read.state.now,
     lanes: parts.deferred.without(parts.laneCache.lanes()),
@@ -104,6 +107,7 @@ export function toSnapshot(read: TickRead, load: Load, parts: SnapshotParts): Sn
     },
     settled: parts.settled,
     queues: read.state.queues,
+    ...(moving.length === 0 ? {} : { moving }),
     pools: poolsSeen(load, parts.consumption.rates(), parts.horizonMs),
     health: parts.health,
     prepared: parts.prepared,

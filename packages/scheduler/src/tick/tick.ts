@@ -127,7 +127,8 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     const { questions } = read;
     options.onTick({ ...told, dispatched: written, questions, unreadable: state.unreadable.current() });
     // refused jobs are left out of the next plan, so others may take their slots
-    const atOnce = asksAgain(state, planned) || cutShort || written.count < dispatch.length;
+    const atOnce =
+      asksAgain(state, planned) || cutShort || written.count < dispatch.length || state.moving.opened();
     const { batchMax } = snapshot;
     const more = mayHaveMore(state, { batchMax, planned, read, keys, hasRoom, written, brief });
     state.caughtUp = !atOnce && !more;
@@ -221,13 +222,13 @@ async function begin(
   state: LeaderState,
   leader: Leader,
 ): Promise<void> {
-  const { laneCache, inFlight, consumption, lookahead, deferred, cursors, unreadable } = state;
+  const { laneCache, inFlight, consumption, lookahead, deferred, cursors, unreadable, moving } = state;
   state.feeds = planner.needs.settlements === true;
   // once per term, because it deletes what was recorded before
   if (state.fedEpoch !== leader.epoch) await setFeed(database, leader, state.feeds);
   state.fedEpoch = leader.epoch;
   planner.restore(await loadPolicyState(database));
-  for (const part of [laneCache, inFlight, lookahead, deferred, cursors, unreadable]) part.reset();
+  for (const part of [laneCache, inFlight, lookahead, deferred, cursors, unreadable, moving]) part.reset();
   consumption.forget();
   state.settled = [];
   state.room = settings.batchMax;

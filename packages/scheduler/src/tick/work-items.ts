@@ -33,6 +33,7 @@ const placeReasons: ReadonlySet<string> = new Set([
   'no_capable_node',
   'batch_full',
   'paused_queue',
+  'moving',
 ]);
 
 /**

@@ -69,6 +69,7 @@ export function rate(options: RateOptions): Gate {
     rateOf: rateBy(open(perSecond, snapshot), open(burst, snapshot)),
     label: (_job, value) => sayGroup(name, by === undefined ? undefined : value),
     held: lane ? 'hold_lane' : 'hold',
+    byKey: by !== undefined,
   }));
   const tellsTime = typeof perSecond !== 'function' && typeof burst !== 'function';
   return { ...gate, groups: alike(options), tellsTime };

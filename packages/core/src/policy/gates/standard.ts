@@ -11,15 +11,36 @@ import { unlimited } from './lib/unlimited.ts';
 import { sayGroup } from './lib/format.ts';
 
 /**
- * Returns the gates that apply to every plan, whatever the policy: pauses, and the limits and rates of
- * queue_config.
+ * Returns the gates that apply to every plan, whatever the policy: moves of keys between installations, pauses, and the
+ * limits and rates of queue_config.
  */
 export function standardGates(): readonly Gate[] {
-  return [pausedQueues(), queueConcurrency(), keyConcurrency(), queueRate(), keyRate()].map(ownPart);
+  return [movingKeys(), pausedQueues(), queueConcurrency(), keyConcurrency(), queueRate(), keyRate()].map(ownPart);
 }
 
 const byQueue: JobGroups = { of: ({ queue }) => queue, lane: true };
 const byLane: JobGroups = { of: laneName, lane: true };
+
+/** Holds the jobs of keys that move between installations. */
+function movingKeys(): Gate {
+  return {
+    name: 'moving',
+    onError: 'hold',
+    groups: byLane,
+    tellsTime: true,
+    open: ({ moving = [] }) => {
+      if (moving.length === 0) return unlimited;
+      const keys = new Set(moving);
+      return {
+        admits: ({ key }) => (keys.has(key) ? 'hold_lane' : 'admit'),
+        why: ({ key }) => ({
+          message: `${sayGroup('key', key)} moves between installations: "pgqueue keys move" goes on with it`,
+          untilMs: null,
+        }),
+      };
+    },
+  };
+}
 
 /** Holds the jobs of paused queues. */
 export function pausedQueues(): Gate {
@@ -119,8 +140,8 @@ function keyRate(): Gate {
       const gates = new Map<string, OpenGate>();
       const gate = eachQueue(rates, (queue, rate) => {
         const made = openBuckets(
-          { ...ofKey, rateOf: () => rate },
-          snapshot.nowMs,
+          { ...ofKey, rateOf: () => rate, byKey: true },
+          snapshot,
           own(before, queue) ?? none,
         );
         gates.set(queue, made);

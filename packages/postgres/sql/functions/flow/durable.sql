@@ -86,7 +86,8 @@ create function signal_flow_of(p_job uuid, p_name text) returns uuid
 as $$ select md5(p_job::text || ':signal:' || p_name)::uuid $$;
 
 -- Gives a job the value of a signal that its handler waits for, or will wait for; the first one wins. signalled;
--- repeated: it has a value; ended: the wait for it is over; unknown: there is no such job that has not ended.
+-- repeated: it has a value; ended: the wait for it is over; unknown: there is no such job that has not ended. The lock
+-- on the job keeps hand_over from taking it away until the signal is committed: then it stays.
 create function signal_job(p_job uuid, p_name text, p_value jsonb default null) returns text
   language plpgsql volatile security definer
   set search_path from current
@@ -97,7 +98,7 @@ declare
   v_flow uuid := signal_flow_of(p_job, p_name);
   v_task text;
 begin
-  select q.task into v_task from queue q where q.id = p_job;
+  select q.task into v_task from queue q where q.id = p_job for key share;
   if not found then
     return 'unknown';
   end if;

@@ -187,7 +187,7 @@ declare
   -- as keys of an object, which a binary search finds, even if thousands of queues are paused
   v_paused jsonb := coalesce((select jsonb_object_agg(c.queue, true) from queue_config c where c.paused), '{}');
   v_ranges jsonb := p_read -> 'ranges';
-  c_whole constant jsonb := '[[-2147483648, -1, 2147483647, 9223372036854775807, false, false]]';
+  c_whole constant jsonb := '[[-2147483648, -9223372036854775808, 2147483647, 9223372036854775807, false, false]]';
   v_queues text[];
   v_keys text[];
 begin

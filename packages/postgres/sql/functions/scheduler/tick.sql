@@ -23,7 +23,7 @@ end
 $$;
 
 -- Reads the state of a tick beside its lanes, as one JSON value: live nodes, work items (positions by pool
--- and by holder), the queues with settings of their own, ended attempts if p_settled, and whether a sweep of
+-- and by holder), the queues with settings of their own, keys that are held while they move (null: none), ended attempts if p_settled, and whether a sweep of
 -- leases or nodes would find anything. Stable, as look(): in one statement both see one snapshot. If an item
 -- is gone here, its settlement is here, and its job is delayed or ended.
 -- Work items: those from p_items_from on, and p_items, which are known to exist before it. As far as the
@@ -68,6 +68,7 @@ begin
         'rate', case when c.rate is not null then jsonb_build_object('perSecond', c.rate, 'burst', c.rate_burst) end,
         'keyRate', case when c.key_rate is not null then jsonb_build_object('perSecond', c.key_rate, 'burst', c.key_rate_burst) end,
         'weight', c.weight)) from queue_config c), '{}'),
+    'moving', (select jsonb_agg(m.key order by m.key) from key_move m where m.held),
     'settled', case when p_settled then coalesce((
       select jsonb_agg(jsonb_build_object('n', s.n, 'atMs', extract(epoch from s.at) * 1000, 'positions', to_jsonb(s.positions), 'sizes', to_jsonb(s.sizes),
                                           'verdicts', to_jsonb(s.verdicts), 'busyMs', to_jsonb(s.busy_ms)) order by s.n)
@@ -100,12 +101,14 @@ as $$
     'flowsMs', flows_due_ms())
 $$;
 
--- Returns a text that differs after any change to the settings of queues.
+-- Returns a text that differs after any change to the settings of queues, and to the keys that are held while they move.
 create function config_mark() returns text
   language sql stable security definer
   set search_path from current
 as $$
-  select count(*) || ' ' || coalesce(sum(c.xmin::text::bigint), 0) from queue_config c
+  select count(*) || ' ' || coalesce(sum(c.xmin::text::bigint), 0)
+         || coalesce((select ' ' || string_agg(m.key || ' ' || m.version, ' ' order by m.key) from key_move m where m.held), '')
+  from queue_config c
 $$;
 
 -- Lists transactions that may have drawn numbers of jobs that no other session can see yet: each takes a lock

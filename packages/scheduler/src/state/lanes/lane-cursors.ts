@@ -37,11 +37,11 @@ export interface LaneCursors {
    * dispatched.
    */
   readonly went: (lane: LaneId, jobs: readonly LanePosition[], stays: (job: LanePosition) => boolean) => void;
-  /** Returns the seq of the cursor at one priority; -1: the lane is read from its beginning. */
+  /** Returns the seq of the cursor at one priority, or one before all jobs: the lane is read from its beginning. */
   readonly passed: (lane: LaneId, priority: number) => number;
   /** Milliseconds until the next rescan for late commits must run; null: none is needed. */
   readonly dueMs: (nowMs: number) => number | null;
-  /** Drops a lane's cursor, because jobs this leader dispatched wait again. */
+  /** Drops a lane's cursor, because jobs this leader dispatched wait again, or jobs may have come before it. */
   readonly drop: (lane: string) => void;
   readonly reset: () => void;
 }
@@ -69,7 +69,8 @@ const unseenMs = 10_000;
 
 /** End of the last range, after all jobs. */
 const last = [2_147_483_647, Number.MAX_SAFE_INTEGER] as const;
-const first = [-2_147_483_648, -1] as const;
+/** Before all jobs: those that came from another installation have numbers below 0. */
+const first = [-2_147_483_648, Number.MIN_SAFE_INTEGER] as const;
 
 interface Reached {
   /** The cursor: all known jobs up to this seq were dispatched. */
@@ -155,7 +156,7 @@ export function createLaneCursors(): LaneCursors {
       lanes.set(name, begun);
       advance(memory, begun, gone);
     },
-    passed: (lane, priority) => lanes.get(laneName(lane))?.reached.get(priority)?.at ?? -1,
+    passed: (lane, priority) => lanes.get(laneName(lane))?.reached.get(priority)?.at ?? first[1],
     dueMs: (nowMs) => {
       let due: number | null = null;
       for (const [name, { lateAt, reached }] of lanes) {
@@ -228,7 +229,7 @@ function inFlightAhead({ lanes }: CursorState, { items, count }: Flying): Readon
       if (before === undefined || before.key !== job.key || before.queue !== job.queue)
         cursor = lanes.get(laneName(job));
       before = job;
-      if (cursor !== undefined && job.seq > (cursor.reached.get(job.priority)?.at ?? -1)) ahead.add(cursor);
+      if (cursor !== undefined && job.seq > (cursor.reached.get(job.priority)?.at ?? first[1])) ahead.add(cursor);
     }
   }
   return ahead;
@@ -248,7 +249,7 @@ function rangesOf(
     const seq = late ? floor : at;
     // up to the previous priority's end, not to this one's beginning: see walk_lanes
     if (priority > first[0]) ranges.push([...from, priority - 1, last[1], false, free]);
-    ranges.push([priority, -1, priority, seq, true, false]);
+    ranges.push([priority, first[1], priority, seq, true, false]);
     from = [priority, seq];
   }
   ranges.push([...from, ...last, false, free]);
@@ -288,7 +289,7 @@ function raiseFloor({ lanes, marks }: CursorState, name: string, nowMs: number):
   if (cursor === undefined) return;
   cursor.lateAt = nowMs;
   for (const reached of cursor.reached.values())
-    reached.floor = Math.max(0, Math.min(reached.at, marks.safe()));
+    reached.floor = Math.min(reached.at, Math.max(0, marks.safe()));
 }
 
 /**
@@ -321,7 +322,8 @@ function advance({ lanes, nowMs }: CursorState, cursor: Cursor, gone: readonly L
   cursor.wentAt = nowMs;
   for (const { priority, seq } of gone) {
     const so = reached.get(priority);
-    if (so === undefined) reached.set(priority, { at: seq, floor: 0 });
+    // no transaction commits a job with a number below 0 into a lane whose jobs go
+    if (so === undefined) reached.set(priority, { at: seq, floor: Math.min(0, seq) });
     else so.at = Math.max(so.at, seq);
   }
   if (reached.size > prioritiesMax) lanes.delete(laneName(cursor));

@@ -19,6 +19,8 @@ export interface BucketRules {
   /** Returns the rate of a value, for one name of the costs. Null: no limit. */
   readonly rateOf: (value: string, name: string) => Rate | null;
   readonly label: (job: JobFacts, value: string) => string;
+  /** Set when values may be keys. Default false. */
+  readonly byKey?: boolean;
   /** Explains why a job is held. Default: the rate, and how much is left of it. */
   readonly explain?: (() => string) | undefined;
   readonly held: Exclude<Verdict, 'admit'>;
@@ -51,7 +53,7 @@ export function bucketGate(
     restore: restoreBuckets,
     open: (snapshot, state) => {
       const found = rules(snapshot);
-      return found === null ? unlimited : openBuckets(found, snapshot.nowMs, state as Buckets);
+      return found === null ? unlimited : openBuckets(found, snapshot, state as Buckets);
     },
     written: (state, written) => writeBuckets(state as Buckets, written),
   };
@@ -130,6 +132,8 @@ interface Open {
   costs: Costs;
   /** Least amount that a held job needs, by bucket. */
   readonly held: Map<string, number>;
+  /** Buckets of keys that move. */
+  readonly emptied: string[];
 }
 
 /** Bucket that does not hold enough for a job. */
@@ -143,7 +147,11 @@ interface Short {
   readonly readyMs: number | null;
 }
 
-export function openBuckets(made: BucketRules, nowMs: number, before: Buckets): OpenGate {
+export function openBuckets(
+  made: BucketRules,
+  { nowMs, moving = [] }: Pick<Snapshot, 'nowMs' | 'moving'>,
+  before: Buckets,
+): OpenGate {
   const { groupOf, costsOf, rateOf, label, explain: say, held } = made;
   // one object shape for all callers keeps property access fast
   const rules = { groupOf, costsOf, rateOf, label, explain: say, held };
@@ -160,7 +168,9 @@ export function openBuckets(made: BucketRules, nowMs: number, before: Buckets): 
     value: null,
     costs: oneJob,
     held: new Map(),
+    emptied: [],
   };
+  if (made.byKey === true) for (const key of moving) emptyOne(open, key);
   return {
     admits: (job) => {
       const short = findShort(open, job);
@@ -180,6 +190,19 @@ export function openBuckets(made: BucketRules, nowMs: number, before: Buckets): 
     nextMs: () => nextMs(open),
     state: () => stateOf(open),
   };
+}
+
+/**
+ * Empties the bucket of a key that moves here: the installation that it comes from may have used a whole burst a moment
+ * ago. So over any window, both together dispatch no more than one does.
+ */
+function emptyOne(open: Open, key: string): void {
+  const rate = open.rules.rateOf(key, '');
+  if (rate === null) return;
+  const { nowMs, seen } = open;
+  const level = levelAt(bucketOf(open, key, rate) ?? fullBucket(rate, nowMs), nowMs);
+  seen.set(key, [Math.min(0, level), nowMs, rate.perSecond, rate.burst]);
+  open.emptied.push(key);
 }
 
 /**
@@ -278,12 +301,16 @@ function spend(open: Open, job: Candidate): void {
  * Returns the buckets with this plan's charges, without those that are full. The same object is returned if
  * nothing changed.
  */
-function stateOf({ before, seen, spent, charges, nowMs, changed }: Open): Json {
-  if (spent.size === 0 && !changed) return before;
+function stateOf({ before, seen, spent, charges, nowMs, changed, emptied }: Open): Json {
+  if (spent.size === 0 && !changed && emptied.length === 0) return before;
   const after = noBuckets();
   for (const key of Object.keys(before)) {
     const bucket = seen.get(key) ?? before[key];
     if (bucket !== undefined && !forgettable(bucket, nowMs)) after[key] = bucket;
+  }
+  for (const key of emptied) {
+    const bucket = seen.get(key);
+    if (bucket !== undefined) after[key] = bucket;
   }
   for (const [key, amount] of spent) {
     const [level, sinceMs, perSecond, burst] = seen.get(key) ?? [0, nowMs, 0, 0];
