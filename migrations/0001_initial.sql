@@ -371,16 +371,20 @@ create unlogged table explain_request (
 -- Moves of keys to or from this installation that are under way, one row each. side: out, this is the old home; in,
 -- the new one. peer: the number of the other. held: the leader plans no job of the key. seq: in, the last number of a
 -- job here before jobs of the key came; out, what is added to a job's seq, so that it stands before all that came
--- after; null, the route does not say the new home yet. advanced: for the doctor.
+-- after; null, the route does not say the new home yet. opened: in, the move is over, and the leader has not seen that
+-- yet: it ends the hold (end_holds). advanced: for the doctor.
 create table key_move (
-  key      text collate "C" primary key check (key <> '' and length(key) <= 200),
+  key      text collate "C" not null check (key <> '' and length(key) <= 200),
   side     text        not null check (side in ('in', 'out')),
   peer     smallint    not null check (peer between 0 and 1023),
   version  bigint      not null check (version > 0),
   held     boolean     not null,
   seq      bigint,
   started  timestamptz not null default clock_timestamp(),
-  advanced timestamptz not null default clock_timestamp()
+  advanced timestamptz not null default clock_timestamp(),
+  opened   timestamptz,
+  primary key (key, side),
+  constraint key_move_opened check (opened is null or (side = 'in' and held))
 ) with (fillfactor = 50);
 comment on table key_move is 'Moves of keys that are under way: out in the old home, in in the new one. "pgqueue keys move" goes on with one.';
 
@@ -2397,7 +2401,7 @@ $$;
 --   new   receive_jobs a slice comes into QUEUE, once
 --   old   forget_slice
 --   old   finish_move  none of the key's jobs is left
---   new   open_key     the hold ends
+--   new   open_key     the move is over; the leader ends the hold by end_holds
 -- A job is in one place at every commit, but for the time between receive_jobs and forget_slice, in which no leader
 -- reads either copy: the one in the new home is held, the one in handover is in no QUEUE.
 --
@@ -2416,7 +2420,8 @@ begin
   if current_setting('synchronous_commit') = 'off' then
     perform set_config('synchronous_commit', 'on', true); -- what the other installation has written relies on it
   end if;
-  select m.* into v_move from key_move m where m.key = p_key and m.side = p_side and m.version = p_version for update;
+  select m.* into v_move from key_move m
+  where m.key = p_key and m.side = p_side and m.version = p_version and m.opened is null for update;
   if not found then
     raise exception 'there is no move % of key % with version %', p_side, p_key, p_version
       using errcode = '55000', hint = 'Another mover has ended it, or begun another one.';
@@ -2440,8 +2445,9 @@ begin
   where not exists (
     select from route r where r.key = p_key and r.version >= p_version
       and not (r.version = p_version and r.installation = p_to and r.state = 'moving'))
-  on conflict (key) do nothing;
-  select m.* into v_move from key_move m where m.key = p_key;
+    and not exists (select from key_move m where m.key = p_key and m.opened is null)
+  on conflict (key, side) do nothing;
+  select m.* into v_move from key_move m where m.key = p_key and m.opened is null;
   return case when found then jsonb_build_object('side', v_move.side, 'peer', v_move.peer, 'version', v_move.version) end;
 end
 $$;
@@ -2471,7 +2477,9 @@ begin
   select p_key, 'in', p_from, p_version, true, (select case when s.is_called then s.last_value else 0 end from queue_seq_seq s)
   where not exists (
     select from route r where r.key = p_key and r.version >= p_version and not (r.version = p_version and r.state = 'moving'))
-  on conflict (key) do nothing;
+  on conflict (key, side) do update
+    set peer = excluded.peer, version = excluded.version, seq = excluded.seq, started = excluded.started, advanced = excluded.advanced, opened = null
+    where key_move.opened is not null;
   v_move := assert_move(p_key, 'in', p_version);
   perform set_route(p_key, i.number, p_version, p_from) from installation i;
   return v_move.seq;
@@ -2489,7 +2497,7 @@ declare
 begin
   perform set_route(p_key, v_move.peer, p_version, i.number) from installation i;
   update key_move m set seq = p_seq - (select case when s.is_called then s.last_value else 0 end from queue_seq_seq s)
-  where m.key = p_key and m.seq is null;
+  where m.key = p_key and m.side = 'out' and m.seq is null;
 end
 $$;
 
@@ -2634,7 +2642,7 @@ begin
   select count(*) into v_jobs from handed;
   update key_move m
   set held = m.held or p_last, advanced = case when v_jobs > 0 then clock_timestamp() else m.advanced end
-  where m.key = p_key and (v_jobs > 0 or (p_last and not m.held));
+  where m.key = p_key and m.side = 'out' and (v_jobs > 0 or (p_last and not m.held));
   return jsonb_build_object('slice', v_slice, 'jobs', v_jobs, 'next', case
     when cardinality(v_found) = p_max or cardinality(v_places) < cardinality(v_found) then v_places[cardinality(v_places)] end);
 end
@@ -2694,7 +2702,7 @@ begin
       v_freed := cardinality(insert_moved(v_left));
     end if;
   end if;
-  update key_move m set advanced = clock_timestamp() where m.key = p_key;
+  update key_move m set advanced = clock_timestamp() where m.key = p_key and m.side = 'in';
   return jsonb_build_object('jobs', cardinality(v_came) + v_freed, 'known', jsonb_array_length(p_jobs) - cardinality(v_came) - v_freed, 'freed', v_freed);
 end
 $$;
@@ -2749,12 +2757,13 @@ begin
   elsif exists (select from delayed_of_key(p_key, '{}', 1)) then
     return 'delayed';
   end if;
-  delete from key_move m where m.key = p_key;
+  delete from key_move m where m.key = p_key and m.side = 'out';
   return 'ended';
 end
 $$;
 
--- Ends the hold of a key in its new home, and says in the route that it is settled. False: another mover has.
+-- Says in the new home that a move is over, and in the route that it is settled. The hold ends when the leader has seen
+-- that, since it knows nothing of jobs that came before others. False: another mover has.
 create function open_key(p_key text, p_version bigint) returns boolean
   language plpgsql volatile security definer
   set search_path from current
@@ -2762,7 +2771,8 @@ create function open_key(p_key text, p_version bigint) returns boolean
 as $$
 begin
   perform from installation for update;
-  delete from key_move m where m.key = p_key and m.side = 'in' and m.version = p_version;
+  update key_move m set opened = clock_timestamp()
+  where m.key = p_key and m.side = 'in' and m.version = p_version and m.opened is null;
   if not found then
     return false;
   end if;
@@ -2770,6 +2780,19 @@ begin
   perform set_route(p_key, i.number, p_version + 1) from installation i;
   perform pg_notify(current_schema() || ':queue', '');
   return true;
+end
+$$;
+
+-- Ends the holds of keys whose moves are over: the leader has seen them, and its next plan reads their lanes anew.
+create function end_holds(p_leader text, p_epoch bigint, p_keys text[]) returns void
+  language plpgsql volatile security definer
+  set search_path from current
+  set enable_seqscan = off
+as $$
+begin
+  perform set_config('synchronous_commit', 'off', true);
+  perform assert_leader(p_leader, p_epoch);
+  delete from key_move m where m.key = any (p_keys) and m.side = 'in' and m.opened is not null;
 end
 $$;
 
@@ -2974,7 +2997,7 @@ begin
   for v in
     select c.queue, i.key, c.key_pending
     from (select distinct x.queue, x.key from inserted x
-          where x.run_after is null and not exists (select from key_move m where m.key = x.key and m.side = 'in')
+          where x.run_after is null and not exists (select from key_move m where m.key = x.key and m.side = 'in' and m.opened is null)
             and (x.flow is null or (select f.created from flow f where f.id = x.flow) >= transaction_timestamp())) i
     join queue_config c on c.queue = i.queue and c.key_pending is not null
   loop
@@ -4717,7 +4740,7 @@ begin
         'rate', case when c.rate is not null then jsonb_build_object('perSecond', c.rate, 'burst', c.rate_burst) end,
         'keyRate', case when c.key_rate is not null then jsonb_build_object('perSecond', c.key_rate, 'burst', c.key_rate_burst) end,
         'weight', c.weight)) from queue_config c), '{}'),
-    'moving', (select jsonb_agg(m.key order by m.key) from key_move m where m.held),
+    'moving', (select jsonb_agg(jsonb_build_object('key', m.key, 'over', m.opened is not null) order by m.key) from key_move m where m.held),
     'settled', case when p_settled then coalesce((
       select jsonb_agg(jsonb_build_object('n', s.n, 'atMs', extract(epoch from s.at) * 1000, 'positions', to_jsonb(s.positions), 'sizes', to_jsonb(s.sizes),
                                           'verdicts', to_jsonb(s.verdicts), 'busyMs', to_jsonb(s.busy_ms)) order by s.n)
@@ -4756,7 +4779,7 @@ create function config_mark() returns text
   set search_path from current
 as $$
   select count(*) || ' ' || coalesce(sum(c.xmin::text::bigint), 0)
-         || coalesce((select ' ' || string_agg(m.key || ' ' || m.version, ' ' order by m.key) from key_move m where m.held), '')
+         || coalesce((select ' ' || string_agg(concat_ws(' ', m.key, m.version, m.opened), ' ' order by m.key) from key_move m where m.held), '')
   from queue_config c
 $$;
 

@@ -100,7 +100,7 @@ begin
   for v in
     select c.queue, i.key, c.key_pending
     from (select distinct x.queue, x.key from inserted x
-          where x.run_after is null and not exists (select from key_move m where m.key = x.key and m.side = 'in')
+          where x.run_after is null and not exists (select from key_move m where m.key = x.key and m.side = 'in' and m.opened is null)
             and (x.flow is null or (select f.created from flow f where f.id = x.flow) >= transaction_timestamp())) i
     join queue_config c on c.queue = i.queue and c.key_pending is not null
   loop

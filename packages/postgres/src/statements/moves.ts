@@ -1,3 +1,4 @@
+import type { Leader } from './sweeps.ts';
 import type { Target } from '../connection/target.ts';
 
 /** A move of a key that an installation has noted. */
@@ -52,7 +53,7 @@ export async function readMoves({ query, schema }: Target): Promise<readonly Ope
   return query<OpenMove>(
     `select key, side, peer::integer as peer, version::float8 as version,
             date_part('epoch', clock_timestamp() - advanced) * 1000 as "idleMs"
-     from ${schema}.key_move order by key limit 10000`,
+     from ${schema}.key_move where opened is null order by key limit 10000`,
     [],
   );
 }
@@ -157,9 +158,18 @@ export function finishMove(target: Target, id: MoveId): Promise<MoveLeft> {
   return call(target, 'finish_move', idOf(id));
 }
 
-/** Ends the hold in the new home; resolves to false if that was done. */
+/** Says in the new home that the move is over; resolves to false if that was done. */
 export function openKey(target: Target, id: MoveId): Promise<boolean> {
   return call(target, 'open_key', idOf(id));
+}
+
+/** Ends the holds of keys whose moves are over. */
+export async function endHolds(
+  { query, schema }: Target,
+  { leader, epoch }: Leader,
+  keys: readonly string[],
+): Promise<void> {
+  await query(`select ${schema}.end_holds($1::text, $2::text::bigint, $3::text[])`, [leader, String(epoch), keys]);
 }
 
 /** Counts the jobs of a key. Reads all jobs. */

@@ -80,11 +80,17 @@ export interface TickState {
   /** Queues that have settings of their own. */
   readonly queues: Readonly<Record<string, QueueSeen>>;
   /** Keys that are held while they move between installations. Null: none is. */
-  readonly moving?: readonly string[] | null;
+  readonly moving?: readonly MovingKey[] | null;
   readonly settled: readonly SettledBatch[];
   /** {@link reap} would find expired leases. `lostNodes`: {@link loseNodes} would find nodes. */
   readonly expiredLeases: boolean;
   readonly lostNodes: boolean;
+}
+
+/** A key that is held. `over`: its move is over, and the hold ends by {@link endHolds}. */
+export interface MovingKey {
+  readonly key: string;
+  readonly over: boolean;
 }
 
 /** Attempts that ended together. */

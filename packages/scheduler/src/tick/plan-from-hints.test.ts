@@ -104,7 +104,8 @@ test('has the jobs that were enqueued since, in their order; undone, it has none
   const waiting = () => state.laneCache.lanes().map(({ key, jobs }) => [key, jobs.map(({ seq }) => seq)]);
   const guess = suppose(state, news, 150);
   expect(waiting()).toEqual([['k', [22, 21]], ['other', [23]]]); // prettier-ignore
-  expect(guess?.supposed.jobs.map(({ seq, after }) => [seq, after])).toEqual([[21, -1], [22, -1], [23, -1]]); // prettier-ignore
+  const first = Number.MIN_SAFE_INTEGER;
+  expect(guess?.supposed.jobs.map(({ seq, after }) => [seq, after])).toEqual([[21, first], [22, first], [23, first]]); // prettier-ignore
   guess?.undo();
   expect(waiting()).toEqual([]);
   expect(state.seq).toBe(20);

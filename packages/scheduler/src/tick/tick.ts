@@ -2,7 +2,7 @@ import type { HeldCounts, Snapshot } from '@pgqueue/core';
 import { laneName } from '@pgqueue/core';
 import { countByTask } from '@pgqueue/core/internal';
 import type { Leader, TickRead } from '@pgqueue/postgres/internal';
-import { loadPolicyState, setFeed, settledMax } from '@pgqueue/postgres/internal';
+import { endHolds, loadPolicyState, setFeed, settledMax } from '@pgqueue/postgres/internal';
 import type { Behind } from '../state/background-rescan.ts';
 import { createBehind } from '../state/background-rescan.ts';
 import { createDispatchSpans } from './spans.ts';
@@ -127,8 +127,10 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     const { questions } = read;
     options.onTick({ ...told, dispatched: written, questions, unreadable: state.unreadable.current() });
     // refused jobs are left out of the next plan, so others may take their slots
+    const over = state.moving.over();
+    if (over.length > 0) await endHolds(options.database, leader, over);
     const atOnce =
-      asksAgain(state, planned) || cutShort || written.count < dispatch.length || state.moving.opened();
+      asksAgain(state, planned) || cutShort || written.count < dispatch.length || over.length > 0;
     const { batchMax } = snapshot;
     const more = mayHaveMore(state, { batchMax, planned, read, keys, hasRoom, written, brief });
     state.caughtUp = !atOnce && !more;

@@ -7,7 +7,7 @@
 --   new   receive_jobs a slice comes into QUEUE, once
 --   old   forget_slice
 --   old   finish_move  none of the key's jobs is left
---   new   open_key     the hold ends
+--   new   open_key     the move is over; the leader ends the hold by end_holds
 -- A job is in one place at every commit, but for the time between receive_jobs and forget_slice, in which no leader
 -- reads either copy: the one in the new home is held, the one in handover is in no QUEUE.
 --
@@ -26,7 +26,8 @@ begin
   if current_setting('synchronous_commit') = 'off' then
     perform set_config('synchronous_commit', 'on', true); -- what the other installation has written relies on it
   end if;
-  select m.* into v_move from key_move m where m.key = p_key and m.side = p_side and m.version = p_version for update;
+  select m.* into v_move from key_move m
+  where m.key = p_key and m.side = p_side and m.version = p_version and m.opened is null for update;
   if not found then
     raise exception 'there is no move % of key % with version %', p_side, p_key, p_version
       using errcode = '55000', hint = 'Another mover has ended it, or begun another one.';
@@ -50,8 +51,9 @@ begin
   where not exists (
     select from route r where r.key = p_key and r.version >= p_version
       and not (r.version = p_version and r.installation = p_to and r.state = 'moving'))
-  on conflict (key) do nothing;
-  select m.* into v_move from key_move m where m.key = p_key;
+    and not exists (select from key_move m where m.key = p_key and m.opened is null)
+  on conflict (key, side) do nothing;
+  select m.* into v_move from key_move m where m.key = p_key and m.opened is null;
   return case when found then jsonb_build_object('side', v_move.side, 'peer', v_move.peer, 'version', v_move.version) end;
 end
 $$;
@@ -81,7 +83,9 @@ begin
   select p_key, 'in', p_from, p_version, true, (select case when s.is_called then s.last_value else 0 end from queue_seq_seq s)
   where not exists (
     select from route r where r.key = p_key and r.version >= p_version and not (r.version = p_version and r.state = 'moving'))
-  on conflict (key) do nothing;
+  on conflict (key, side) do update
+    set peer = excluded.peer, version = excluded.version, seq = excluded.seq, started = excluded.started, advanced = excluded.advanced, opened = null
+    where key_move.opened is not null;
   v_move := assert_move(p_key, 'in', p_version);
   perform set_route(p_key, i.number, p_version, p_from) from installation i;
   return v_move.seq;
@@ -99,7 +103,7 @@ declare
 begin
   perform set_route(p_key, v_move.peer, p_version, i.number) from installation i;
   update key_move m set seq = p_seq - (select case when s.is_called then s.last_value else 0 end from queue_seq_seq s)
-  where m.key = p_key and m.seq is null;
+  where m.key = p_key and m.side = 'out' and m.seq is null;
 end
 $$;
 
@@ -244,7 +248,7 @@ begin
   select count(*) into v_jobs from handed;
   update key_move m
   set held = m.held or p_last, advanced = case when v_jobs > 0 then clock_timestamp() else m.advanced end
-  where m.key = p_key and (v_jobs > 0 or (p_last and not m.held));
+  where m.key = p_key and m.side = 'out' and (v_jobs > 0 or (p_last and not m.held));
   return jsonb_build_object('slice', v_slice, 'jobs', v_jobs, 'next', case
     when cardinality(v_found) = p_max or cardinality(v_places) < cardinality(v_found) then v_places[cardinality(v_places)] end);
 end
@@ -304,7 +308,7 @@ begin
       v_freed := cardinality(insert_moved(v_left));
     end if;
   end if;
-  update key_move m set advanced = clock_timestamp() where m.key = p_key;
+  update key_move m set advanced = clock_timestamp() where m.key = p_key and m.side = 'in';
   return jsonb_build_object('jobs', cardinality(v_came) + v_freed, 'known', jsonb_array_length(p_jobs) - cardinality(v_came) - v_freed, 'freed', v_freed);
 end
 $$;
@@ -359,12 +363,13 @@ begin
   elsif exists (select from delayed_of_key(p_key, '{}', 1)) then
     return 'delayed';
   end if;
-  delete from key_move m where m.key = p_key;
+  delete from key_move m where m.key = p_key and m.side = 'out';
   return 'ended';
 end
 $$;
 
--- Ends the hold of a key in its new home, and says in the route that it is settled. False: another mover has.
+-- Says in the new home that a move is over, and in the route that it is settled. The hold ends when the leader has seen
+-- that, since it knows nothing of jobs that came before others. False: another mover has.
 create function open_key(p_key text, p_version bigint) returns boolean
   language plpgsql volatile security definer
   set search_path from current
@@ -372,7 +377,8 @@ create function open_key(p_key text, p_version bigint) returns boolean
 as $$
 begin
   perform from installation for update;
-  delete from key_move m where m.key = p_key and m.side = 'in' and m.version = p_version;
+  update key_move m set opened = clock_timestamp()
+  where m.key = p_key and m.side = 'in' and m.version = p_version and m.opened is null;
   if not found then
     return false;
   end if;
@@ -380,6 +386,19 @@ begin
   perform set_route(p_key, i.number, p_version + 1) from installation i;
   perform pg_notify(current_schema() || ':queue', '');
   return true;
+end
+$$;
+
+-- Ends the holds of keys whose moves are over: the leader has seen them, and its next plan reads their lanes anew.
+create function end_holds(p_leader text, p_epoch bigint, p_keys text[]) returns void
+  language plpgsql volatile security definer
+  set search_path from current
+  set enable_seqscan = off
+as $$
+begin
+  perform set_config('synchronous_commit', 'off', true);
+  perform assert_leader(p_leader, p_epoch);
+  delete from key_move m where m.key = any (p_keys) and m.side = 'in' and m.opened is not null;
 end
 $$;
 

@@ -68,7 +68,7 @@ begin
         'rate', case when c.rate is not null then jsonb_build_object('perSecond', c.rate, 'burst', c.rate_burst) end,
         'keyRate', case when c.key_rate is not null then jsonb_build_object('perSecond', c.key_rate, 'burst', c.key_rate_burst) end,
         'weight', c.weight)) from queue_config c), '{}'),
-    'moving', (select jsonb_agg(m.key order by m.key) from key_move m where m.held),
+    'moving', (select jsonb_agg(jsonb_build_object('key', m.key, 'over', m.opened is not null) order by m.key) from key_move m where m.held),
     'settled', case when p_settled then coalesce((
       select jsonb_agg(jsonb_build_object('n', s.n, 'atMs', extract(epoch from s.at) * 1000, 'positions', to_jsonb(s.positions), 'sizes', to_jsonb(s.sizes),
                                           'verdicts', to_jsonb(s.verdicts), 'busyMs', to_jsonb(s.busy_ms)) order by s.n)
@@ -107,7 +107,7 @@ create function config_mark() returns text
   set search_path from current
 as $$
   select count(*) || ' ' || coalesce(sum(c.xmin::text::bigint), 0)
-         || coalesce((select ' ' || string_agg(m.key || ' ' || m.version, ' ' order by m.key) from key_move m where m.held), '')
+         || coalesce((select ' ' || string_agg(concat_ws(' ', m.key, m.version, m.opened), ' ' order by m.key) from key_move m where m.held), '')
   from queue_config c
 $$;
 

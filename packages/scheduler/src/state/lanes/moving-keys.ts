@@ -1,4 +1,5 @@
 import { laneName } from '@pgqueue/core';
+import type { MovingKey } from '@pgqueue/postgres/internal';
 import type { LaneCache } from './lane-cache.ts';
 import { depthMin } from './lane-cache.ts';
 import type { LaneCursors } from './lane-cursors.ts';
@@ -6,17 +7,17 @@ import type { LaneCursors } from './lane-cursors.ts';
 /** Tracks the keys that are held because they move between installations. */
 export interface MovingKeys {
   /** Notes the keys that a tick has read as held. Null: none is. */
-  readonly saw: (keys: readonly string[] | null | undefined) => void;
+  readonly saw: (keys: readonly MovingKey[] | null | undefined) => void;
   /** Keys that the next plan must hold. */
   readonly held: () => readonly string[];
-  /** True if the hold of a key has ended: its lanes must be read, and planned at once. */
-  readonly opened: () => boolean;
+  /** Keys whose move is over. Their holds can end now that their lanes are read anew. */
+  readonly over: () => readonly string[];
   readonly reset: () => void;
 }
 
 /**
- * Holds a key for one more tick after its hold has ended. Jobs have come before those of its lanes that are known, and
- * before the lanes' cursors; the tick after that reads them from their beginning.
+ * Holds keys until the leader has seen that their moves are over. Jobs have come before those of their lanes that are
+ * known, and before the lanes' cursors: so the tick after the hold reads these lanes from their beginning.
  */
 export function createMovingKeys({
   laneCache,
@@ -25,31 +26,23 @@ export function createMovingKeys({
   readonly laneCache: Pick<LaneCache, 'lanes' | 'want'>;
   readonly cursors: Pick<LaneCursors, 'drop'>;
 }): MovingKeys {
-  let moving: readonly string[] = [];
-  let opened: readonly string[] = [];
+  let held: readonly string[] = [];
+  let over: readonly string[] = [];
   return {
     saw: (keys) => {
-      if (moving.length === 0 && (keys ?? []).length === 0) {
-        opened = [];
-        return;
-      }
-      const now = new Set(keys);
-      opened = moving.filter((key) => !now.has(key));
-      moving = [...now];
-      if (opened.length === 0) return;
-      const ended = new Set(opened);
-      const names = laneCache
-        .lanes()
-        .filter(({ key }) => ended.has(key))
-        .map(laneName);
-      for (const name of names) cursors.drop(name);
-      laneCache.want(names.map((name) => [name, depthMin] as const));
+      held = (keys ?? []).map(({ key }) => key);
+      over = (keys ?? []).flatMap((one) => (one.over ? [one.key] : []));
+      if (over.length === 0) return;
+      const ended = new Set(over);
+      const lanes = laneCache.lanes().filter(({ key }) => ended.has(key));
+      for (const lane of lanes) cursors.drop(laneName(lane));
+      laneCache.want(lanes.map((lane) => [laneName(lane), depthMin] as const));
     },
-    held: () => (opened.length === 0 ? moving : [...moving, ...opened]),
-    opened: () => opened.length > 0,
+    held: () => held,
+    over: () => over,
     reset: () => {
-      moving = [];
-      opened = [];
+      held = [];
+      over = [];
     },
   };
 }

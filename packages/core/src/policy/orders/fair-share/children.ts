@@ -3,7 +3,7 @@ import type { Children, Inner, OpenLevel, Share, ShareRules, SharePlaces } from 
 import { createShare, innerOf } from './share.ts';
 import type { Shares } from './saved.ts';
 import { columnsOf } from '../lib/columns.ts';
-import { addStanding, createStandings } from './standings.ts';
+import { addStanding, createStandings, noSeq } from './standings.ts';
 
 /** Shared empty list of stored names. */
 const none: readonly never[] = [];
@@ -60,7 +60,7 @@ export function childAt(share: Share, level: OpenLevel, id: number): Share {
   shares[id] = child;
   const lane = lanes[id];
   if (lane !== undefined) {
-    [child.lanes, child.firstSeq, child.waiting] = [[lane], standings.seqs[id] ?? -1, true];
+    [child.lanes, child.firstSeq, child.waiting] = [[lane], standings.seqs[id] ?? noSeq, true];
     lanes[id] = undefined;
   }
   const remembered = ahead?.[id];
@@ -79,7 +79,7 @@ export function addLanes(share: Share, level: OpenLevel, rules: ShareRules): voi
   const before = (inner.stored === null ? undefined : rules.slots?.get(inner.stored)) ?? noSlots;
   const children = childrenOf(inner);
   const ids = lanes.map(() => -1);
-  const seqs = lanes.map(() => -1);
+  const seqs = lanes.map(() => noSeq);
   let at = 0;
   for (let slot = 0; slot < lanes.length; slot += 1) {
     const lane = lanes[slot];
@@ -88,12 +88,12 @@ export function addLanes(share: Share, level: OpenLevel, rules: ShareRules): voi
     if (before.lanes[at] !== lane && before.lanes[at + 1] === lane) at += 1;
     const same = before.lanes[at] === lane;
     let id = same ? (before.ids[at] ?? unknown) : unknown;
-    let seq = same ? (before.seqs[at] ?? -1) : -1;
+    let seq = same ? (before.seqs[at] ?? noSeq) : noSeq;
     if (same || before.lanes[at] !== lanes[slot + 1]) at += 1;
     if (id === unknown) {
       const head = rules.headOf(lane);
       id = head === undefined ? -1 : numberOf(children, level.of(head));
-      seq = head?.seq ?? -1;
+      seq = head?.seq ?? noSeq;
     }
     ids[slot] = id;
     seqs[slot] = seq;
@@ -142,6 +142,6 @@ function addLane(share: Share, level: OpenLevel, { lane, id, seq }: LaneAt): voi
   const child = childAt(share, level, id);
   if (child.lanes.length === 0) child.lanes = [lane];
   else (child.lanes as Lane[]).push(lane);
-  if (child.firstSeq < 0 || seq < child.firstSeq) child.firstSeq = seq;
+  if (seq < child.firstSeq) child.firstSeq = seq;
   child.waiting = true;
 }

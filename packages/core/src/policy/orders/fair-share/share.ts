@@ -2,6 +2,7 @@ import type { Candidate, InFlight, JobFacts, Lane } from '../../snapshot.ts';
 import type { Heap } from '../lib/heap.ts';
 import type { Decay, Shares } from './saved.ts';
 import type { Line, Standings } from './standings.ts';
+import { noSeq } from './standings.ts';
 
 /** A level of shares during one plan. */
 export interface OpenLevel {
@@ -76,7 +77,7 @@ export interface Share {
   passed: boolean;
   /** Lanes whose first job belongs to the share. */
   lanes: readonly Lane[];
-  /** Smallest `seq` of the first jobs of its lanes when the plan began. -1: there are none. */
+  /** Smallest `seq` of the first jobs of its lanes when the plan began. {@link noSeq}: there are none. */
   firstSeq: number;
   inner: Inner | null;
   /** Set when a job of the share first goes. */
@@ -179,7 +180,7 @@ export function createShare(
     waiting: false,
     passed: false,
     lanes: none,
-    firstSeq: -1,
+    firstSeq: noSeq,
     inner: null,
     path: null,
   };

@@ -1,3 +1,6 @@
+/** In place of a `seq`: there is no job. It ranks behind all, and -1 will not do: moved jobs have numbers below 0. */
+export const noSeq: number = Infinity;
+
 /** Rank of the children of one share, in columns by their number: there may be thousands that only wait. */
 export interface Standings {
   /** Ranks first: shares with fewer jobs in flight than they are guaranteed. */
@@ -15,7 +18,7 @@ export function createStandings(names: readonly string[]): Standings {
   return {
     needy: names.map(() => false),
     tags: names.map(() => 0),
-    seqs: names.map(() => -1),
+    seqs: names.map(() => noSeq),
     at: names.map(() => -1),
   };
 }
@@ -24,7 +27,7 @@ export function createStandings(names: readonly string[]): Standings {
 export function addStanding({ needy, tags, seqs, at }: Standings): void {
   needy.push(false);
   tags.push(0);
-  seqs.push(-1);
+  seqs.push(noSeq);
   at.push(-1);
 }
 

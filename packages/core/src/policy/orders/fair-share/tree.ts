@@ -9,7 +9,7 @@ import { rememberChildren } from './past.ts';
 import { storeChildren } from './store.ts';
 import type { Shares } from './saved.ts';
 import type { Standings } from './standings.ts';
-import { createLine } from './standings.ts';
+import { createLine, noSeq } from './standings.ts';
 
 /** All shares of one pool during one plan: a tree of heaps. Parts of the tree are built when they come up. */
 export interface ShareTree {
@@ -140,16 +140,16 @@ function ranks(share: Share, standings: Standings): boolean {
   const { inner, slots, min, firstSeq, id } = share;
   let needy = slots < min;
   let seq = firstSeq;
-  if (inner !== null && inner.places !== null) seq = inner.places.peek()?.head.seq ?? -1;
+  if (inner !== null && inner.places !== null) seq = inner.places.peek()?.head.seq ?? noSeq;
   else if (inner !== null && inner.order !== null) {
     const below = firstOf(inner) ?? -1;
-    seq = inner.children?.standings.seqs[below] ?? -1;
+    seq = inner.children?.standings.seqs[below] ?? noSeq;
     needy ||= inner.children?.standings.needy[below] === true;
   }
   standings.needy[id] = needy;
   standings.tags[id] = tagOf(share);
   standings.seqs[id] = seq;
-  return seq >= 0;
+  return seq !== noSeq;
 }
 
 function firstPlace(a: Place, b: Place): boolean {

@@ -1,0 +1,250 @@
+// Moves of a key from one installation to another: what comes along, in which order, while it is enqueued to and worked on.
+import { defineTask, flow, implement } from '@pgqueue/core';
+import { createRouter, homeOf } from '@pgqueue/router';
+import type { RouterWorker } from '@pgqueue/router';
+import { createScheduler } from '@pgqueue/scheduler';
+import type { Scheduler } from '@pgqueue/scheduler';
+import { afterEach, expect, test } from 'vitest';
+import { z } from 'zod';
+import { until } from '../../support/until.ts';
+import { nth, useSeveral, waitingIn } from './support.ts';
+
+const task = defineTask({ name: 'hello', payload: z.object({ n: z.number() }) });
+const { several, router } = useSeveral(3);
+const key = Array.from({ length: 99 }, (_, n) => `k${n}`).find((one) => homeOf(one, [1, 2, 3]) === 1) ?? '';
+const acme = { key };
+
+let running: (RouterWorker | Scheduler)[] = [];
+afterEach(async () => {
+  await Promise.all(running.map((one) => one.stop()));
+  running = [];
+});
+
+async function schedule(...numbers: readonly number[]): Promise<void> {
+  for (const { number, connectionString } of several.installations) {
+    if (!numbers.includes(number)) continue;
+    const scheduler = createScheduler({ connectionString });
+    running.push(scheduler);
+    await scheduler.start();
+  }
+}
+
+async function work(run: (n: number) => Promise<void> | void, concurrency = 10): Promise<void> {
+  const handler = implement(task, async ({ n }) => run(n));
+  const worker = router.worker({ tasks: [handler], concurrency });
+  running.push(worker);
+  await worker.start();
+}
+
+/** Rows of QUEUE in an installation, in the order of one key's jobs. */
+const rowsIn = (number: number, columns: string) =>
+  nth(several.databases, number - 1).query<Record<string, unknown>>(
+    `select ${columns} from pgqueue.queue order by priority, seq`,
+    [],
+  );
+
+/** What is left of moves in all installations. */
+async function leftovers(): Promise<readonly unknown[]> {
+  const found = several.databases.map((database) =>
+    database.query('select key from pgqueue.key_move where opened is null union all select key from pgqueue.handover', []),
+  );
+  return (await Promise.all(found)).flat();
+}
+
+test('what waits comes along whole, in its order, and before what was enqueued since', async () => {
+  const { producer, operator } = router;
+  const jobs = await producer.enqueueMany(
+    Array.from({ length: 30 }, (_, n) => task.job({ n }, { ...acme, priority: n % 3, queue: n % 2 ? 'mail' : 'bulk' })),
+  );
+  await producer.enqueueMany([
+    task.job({ n: 100 }, { ...acme, delay: '1h', uniqueKey: 'u', attributes: { region: 'eu' }, retry: { maxTries: 7 } }),
+    task.job({ n: 101 }, { ...acme, timeout: '10m', expiresAt: new Date(Date.now() + 3_600_000), retry: { backoff: 'fixed', base: '5s' } }),
+  ]);
+  const old = nth(several.databases, 0);
+  await old.query(
+    `update pgqueue.queue set tries = 2, crashes = 1, errors = '[{"message": "no"}]', checkpoint = '{"at": 1e300, "of": "${'x'.repeat(9_000)}"}',
+       trace = '{"traceparent": "00-1"}', last_token = gen_random_uuid(), payload = 'null' where payload ->> 'n' = '100'`,
+    [],
+  );
+  const columns =
+    'id, run_after, expires_at, created, timeout, priority, payload_version, tries, max_tries, crashes, queue, task, key, unique_key, attributes, payload::text, retry, trace, errors, last_token, checkpoint::text';
+  const before = await rowsIn(1, columns);
+  await nth(several.databases, 1).query('alter table pgqueue.queue alter seq restart with 1000000', []);
+  const moved = await operator.keys.move(key, { to: 'two' });
+  expect(moved).toMatchObject({ key, from: 'one', to: 'two', jobs: 32, known: 0, freed: 0, unreachable: [] });
+  expect(await waitingIn(several)).toEqual([0, 32, 0]);
+  expect(await rowsIn(2, columns)).toEqual(before);
+  expect(router.homeOf(key).name).toBe('two');
+  const last = await producer.enqueue(task, { n: 200 }, acme);
+  expect((await rowsIn(2, 'id, priority')).filter(({ priority }) => priority === 0).at(-1)).toMatchObject({ id: last.id });
+  expect(await operator.jobs.get(nth(jobs, 3).id)).toMatchObject({ id: nth(jobs, 3).id, payload: { n: 3 } });
+  expect(await leftovers()).toEqual([]);
+  // and on, to one where numbers are small, and back
+  await operator.keys.move(key, { to: 3 });
+  await operator.keys.move(key, { to: 'one' });
+  expect((await rowsIn(1, columns)).map(({ id }) => id).filter((id) => id !== last.id)).toEqual(before.map(({ id }) => id));
+  expect(await waitingIn(several)).toEqual([33, 0, 0]);
+});
+
+test('while it is enqueued to and worked on, nothing is lost, doubled or out of order', async () => {
+  const ran: number[] = [];
+  const total = 6_000;
+  await router.producer.enqueueMany(Array.from({ length: 3_000 }, (_, n) => task.job({ n }, acme)));
+  await schedule(1, 2, 3);
+  // one slot: the order of the starts is that of the key
+  await work((n) => void ran.push(n), 1);
+  const others = [createRouter({ installations: several.installations, pollMs: 60_000 })];
+  let enqueued = 3_000; // more follow while it moves
+  let moving = true;
+  const enqueue = async (): Promise<void> => {
+    const [old = router] = others;
+    while (enqueued < total) {
+      // one router that learns of moves by itself, and one that is refused
+      const from = enqueued % 200 === 0 && moving ? old : router;
+      const some = Array.from({ length: 10 }, (_, n) => task.job({ n: enqueued + n }, acme));
+      await from.producer.enqueueMany(some);
+      enqueued += 10;
+    }
+  };
+  const enqueuing = enqueue();
+  for (const to of ['two', 'three', 'one', 'two']) {
+    const moved = await router.operator.keys.move(key, { to });
+    expect(moved.to).toBe(to);
+  }
+  moving = false;
+  await enqueuing;
+  await until(`all have run, not ${ran.length}`, () => ran.length >= total, 60_000);
+  expect(ran.length).toBe(total);
+  expect(ran.findIndex((n, at) => n !== at)).toBe(-1);
+  expect(await leftovers()).toEqual([]);
+  await Promise.all(others.map((other) => other.close()));
+}, 90_000);
+
+test('a job that runs is waited for, and what is new waits for it, and explain says so', async () => {
+  let end = (): void => {};
+  const long = new Promise<void>((resolve) => (end = resolve));
+  const ran: number[] = [];
+  await router.producer.enqueue(task, { n: 0 }, acme);
+  await schedule(1, 2);
+  await work((n) => {
+    ran.push(n);
+    return n === 0 ? long : undefined;
+  });
+  await until('it runs', () => ran.length === 1);
+  await router.producer.enqueueMany(Array.from({ length: 20 }, (_, n) => task.job({ n: n + 1 }, acme)));
+  await nth(several.operators, 0).queues.set('default', { concurrency: 1 });
+  const told: unknown[] = [];
+  const moving = router.operator.keys.move(key, { to: 'two', onProgress: (progress) => told.push(progress) });
+  await until('it waits for the one that runs', () => told.some((one) => (one as { left?: string }).left === 'running'));
+  const late = await router.producer.enqueue(task, { n: 99 }, acme);
+  const explained = await router.operator.explain(late.id, { waitMs: 5_000 });
+  expect(JSON.stringify(explained.reasons)).toContain('moves between installations');
+  const ranBefore = [...ran];
+  end();
+  expect(await moving).toMatchObject({ from: 'one', to: 'two' });
+  await until('all have run', () => ran.length === 22, 10_000);
+  expect(ranBefore.length).toBeLessThanOrEqual(21);
+  expect(ran.at(-1)).toBe(99);
+});
+
+test('jobs of flows and those that wait for signals stay; dead and ended ones are found by id', async () => {
+  const run = await router.producer.start(flow('f').step('a', task.job({ n: 1 }, acme)), acme);
+  const job = await router.producer.enqueue(task, { n: 2 }, acme);
+  const told = await router.producer.enqueue(task, { n: 3 }, acme);
+  await router.producer.signalJob(told.id, 'go', { yes: true });
+  const gone = await router.producer.enqueue(task, { n: 4 }, acme);
+  await router.operator.jobs.cancel([gone.id]);
+  expect(await router.operator.keys.plan(key, { to: 'two' })).toMatchObject({ jobs: 1 });
+  await until('the step is there', async () => (await waitingIn(several))[0] === 3 || (await stepMade(), false));
+  await router.operator.keys.move(key, { to: 'two' });
+  expect(await waitingIn(several)).toEqual([2, 1, 0]);
+  for (const { id } of [job, told, gone]) expect(await router.operator.jobs.get(id)).toMatchObject({ id });
+  expect(run.id).toBeTruthy();
+});
+
+async function stepMade(): Promise<void> {
+  if (running.length === 0) await schedule(1);
+}
+
+test('a unique key that is taken in the new home is given up by the job that comes', async () => {
+  await router.producer.enqueue(task, { n: 1 }, { ...acme, uniqueKey: 'u' });
+  const stop = new AbortController();
+  stop.abort();
+  await expect(router.operator.keys.move(key, { to: 'two', signal: stop.signal })).rejects.toThrow();
+  await router.producer.enqueue(task, { n: 2 }, { ...acme, uniqueKey: 'u' });
+  expect(await router.operator.keys.move(key, { to: 'two' })).toMatchObject({ jobs: 1, freed: 1 });
+  expect(await rowsIn(2, "payload ->> 'n' as n, unique_key")).toEqual([
+    { n: '1', unique_key: null },
+    { n: '2', unique_key: 'u' },
+  ]);
+});
+
+test('a limit of waiting jobs does not refuse those that come', async () => {
+  await nth(several.operators, 1).queues.set('default', { keyPending: 2 });
+  await router.producer.enqueueMany(Array.from({ length: 9 }, (_, n) => task.job({ n }, acme)));
+  expect(await router.operator.keys.move(key, { to: 'two' })).toMatchObject({ jobs: 9 });
+  await expect(router.producer.enqueue(task, { n: 0 }, acme)).rejects.toMatchObject({ code: 'too_many_pending' });
+});
+
+test('a rate of the key is kept through the move: the new home begins with an empty bucket', async () => {
+  await router.operator.queues.set('default', { keyRate: { perSecond: 10, burst: 10 } });
+  const at: number[] = [];
+  await router.producer.enqueueMany(Array.from({ length: 30 }, (_, n) => task.job({ n }, acme)));
+  await schedule(1, 2);
+  await work(() => void at.push(Date.now()), 40);
+  await until('the burst is used up', () => at.length >= 10);
+  await router.operator.keys.move(key, { to: 'two' });
+  await until('all have run', () => at.length === 30, 20_000);
+  const sorted = at.toSorted((a, b) => a - b);
+  for (const [index, first] of sorted.entries()) {
+    const within = sorted.slice(index).filter((one) => one <= first + 1_000).length;
+    // starts are later than dispatches by some milliseconds
+    expect(within).toBeLessThanOrEqual(10 + 10 + 3);
+  }
+}, 30_000);
+
+test('bad input is refused, and nothing is changed', async () => {
+  const { keys } = router.operator;
+  await router.producer.enqueue(task, { n: 1 }, acme);
+  const none = 'postgres://postgres@127.0.0.1:1/none';
+  const wrong = { code: 'configuration' };
+  for (const bad of ['', 'x'.repeat(201), 7, null, 'a\0'])
+    await expect(keys.move(bad as string, { to: 'two' })).rejects.toMatchObject(wrong);
+  for (const to of ['nowhere', 99, '', null, {}])
+    await expect(keys.move(key, { to: to as string })).rejects.toMatchObject(wrong);
+  await expect(keys.move(key, { to: 'two', onprogress: () => {} } as never)).rejects.toThrow(/onProgress/);
+  await expect(keys.move(key, { to: 'one' })).rejects.toThrow(/home of key .* already/);
+  const with2 = (change: object) =>
+    createRouter({ installations: several.installations.map((one) => (one.number === 2 ? { ...one, ...change } : one)) });
+  const broken = [with2({ connectionString: none }), with2({ state: 'draining' })];
+  for (const other of broken) {
+    await expect(other.operator.keys.move(key, { to: 'two' })).rejects.toThrow(/two/);
+    await other.close();
+  }
+  await nth(several.databases, 1).query('insert into pgqueue.migration select max(version) + 1, $1, now() from pgqueue.migration', ['x']).catch(async () => {
+    await nth(several.databases, 1).query('update pgqueue.migration set version = version + 1', []);
+  });
+  await expect(keys.move(key, { to: 'two' })).rejects.toMatchObject({ code: 'schema_version' });
+  expect(await waitingIn(several)).toEqual([1, 0, 0]);
+  expect(await leftovers()).toEqual([]);
+  expect(router.homeOf(key).name).toBe('one');
+});
+
+test('a move to another home is refused while one is under way, and the same one goes on', async () => {
+  await router.producer.enqueueMany(Array.from({ length: 10 }, (_, n) => task.job({ n }, acme)));
+  const stop = new AbortController();
+  stop.abort();
+  await expect(router.operator.keys.move(key, { to: 'two', signal: stop.signal })).rejects.toThrow();
+  await expect(router.operator.keys.move(key, { to: 'three' })).rejects.toThrow(/on its way from one to two/);
+  expect(await router.operator.keys.plan(key, { to: 'two' })).toMatchObject({ jobs: 10 });
+  const [one, other] = await Promise.all([
+    router.operator.keys.move(key, { to: 'two' }),
+    router.operator.keys.move(key, { to: 'two' }).catch((error: unknown) => error),
+  ]);
+  expect(one.to).toBe('two');
+  expect(other).toBeDefined();
+  expect(await waitingIn(several)).toEqual([0, 10, 0]);
+  expect(await leftovers()).toEqual([]);
+  await router.operator.keys.move(key, { to: 'three' });
+  expect(await waitingIn(several)).toEqual([0, 0, 10]);
+});
