@@ -24,7 +24,7 @@ create table handover (
   key   text collate "C" not null,
   slice uuid    not null,
   n     integer not null,
-  job   jsonb,
+  job   json,
   primary key (key, slice, n),
   constraint handover_whole check ((n = 0) = (job is null))
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0);

@@ -132,17 +132,16 @@ export async function nextSlice(
   wanted?: string,
 ): Promise<Slice | undefined> {
   // as texts: a number in a payload may have more digits than JavaScript's
-  const [row] = await query<{ readonly slice: string | null; readonly jobs: string }>(
-    `select x ->> 'slice' as slice, (x -> 'jobs')::text as jobs
-     from ${schema}.next_slice($1::text, $2::text::uuid) x`,
+  const [row] = await query<{ readonly slice: string | null; readonly jobs: string | null }>(
+    `select slice::text as slice, jobs from ${schema}.next_slice($1::text, $2::text::uuid)`,
     [key, wanted ?? null],
   );
-  return typeof row?.slice === 'string' ? { slice: row.slice, jobs: row.jobs } : undefined;
+  return row?.slice == null || row.jobs === null ? undefined : { slice: row.slice, jobs: row.jobs };
 }
 
 /** Puts a slice into the new home's QUEUE, once. */
 export function receiveJobs(target: Target, id: MoveId, { slice, jobs }: Slice): Promise<Received> {
-  return call(target, 'receive_jobs', [...idOf(id), [slice, 'uuid'], [jobs, 'jsonb']]);
+  return call(target, 'receive_jobs', [...idOf(id), [slice, 'uuid'], [jobs, 'json']]);
 }
 
 /** Forgets a slice in the old home, once the new one has it. */
