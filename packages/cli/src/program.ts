@@ -10,6 +10,7 @@ import { addFlows } from './commands/flows.ts';
 import { examples } from './commands/help.ts';
 import { addInstallations } from './commands/installations.ts';
 import { addJobs } from './commands/jobs.ts';
+import { addKeys } from './commands/keys.ts';
 import { addMigrate } from './commands/migrate.ts';
 import { addNodes } from './commands/nodes.ts';
 import { addQueues } from './commands/queues/queues.ts';
@@ -96,6 +97,7 @@ export function buildProgram(redact: Redact): Command {
     addNodes,
     addSchedules,
     addInstallations,
+    addKeys,
   ])
     add(program);
   for (const add of [addTasks, addSimulate]) add(program);

@@ -120,6 +120,7 @@ test('every command refuses an option that it does not know', async () => {
     const needs: Readonly<Record<string, readonly string[]>> = {
       'schedules set': ['--cron', '* * * * *', '--task', 'x'],
       'installations init': ['--number', '1', '--name', 'x'],
+      'keys move': ['--to', 'x'],
     };
     const { code, stdout, stderr } = await parseCli([...command, ...(needs[name] ?? needed), '--nonsense']);
     expect({ name, code, stdout, stderr }).toEqual({
@@ -159,7 +160,8 @@ describe('wrong configuration is 78', () => {
       ...Object.fromEntries(['pause', 'resume', 'remove'].map((verb) => [`schedules ${verb}`, ['x']])),
     };
     // databases of a list of installations are named in its file
-    const without = ['dev', 'simulate', 'tasks', 'installations list', 'installations check'];
+    const across = ['list', 'check', 'drain', 'rebalance'].map((verb) => `installations ${verb}`);
+    const without = ['dev', 'simulate', 'tasks', 'keys move', ...across];
     const withDatabase = commands.filter((command) => !without.includes(command.join(' ')));
     try {
       for (const command of withDatabase) {

@@ -37,6 +37,9 @@ export const statements: Readonly<
       `select * from cancel(${ids})`,
       `select init_installation(1, 'a')`,
       `select set_route('k', 1, 1)`,
+      `select claim_move('k', 2, 1)`,
+      `select receive_jobs('k', 1, ${id}, '[]')`,
+      'select job from handover',
       `insert into route (key, installation, version, change) values ('k', 1, 1, 1)`,
       `select ask_explain(${id})`,
       `select wait_facts(${id}, 1)`,
@@ -65,6 +68,7 @@ export const statements: Readonly<
       `select * from lead('l', 1000), lateral promote('l', epoch, 1)`,
       `select * from lead('l', 1000), lateral report('l', epoch, '{}')`,
       `select * from lead('l', 1000), lateral answer_explain('l', epoch, 1, '{}')`,
+      `select * from lead('l', 1000), lateral end_holds('l', epoch, array['k'])`,
       'select open_explains(0)',
       `select count_behind('{q}', '{k}', '{0}', '{0}', 10), wanted_slots()`,
       `select waiting_job(${id})`,
@@ -211,6 +215,10 @@ export const statements: Readonly<
   operator: {
     can: [
       `select init_installation(1, 'a'), set_route('k', 2, 1), at_home(array['j'], array[0])`,
+      `select init_installation(1, 'a'), claim_move('m', 3, 9), leave_key('m', 9, 0), hand_over('m', 9, null, 9, true)`,
+      `select next_slice('m', null), forget_slice('m', ${id}), count_key('m'), keys_here('', 9), drop_claim('m', 9)`,
+      `select init_installation(1, 'a'), claim_move('m', 3, 9), finish_move('m', 9)`,
+      `select init_installation(1, 'a'), hold_key('m', 3, 9), receive_jobs('m', 9, ${id}, '[]'), open_key('m', 9)`,
       'select payload from queue',
       'select checkpoint from queue',
       'select result from history',

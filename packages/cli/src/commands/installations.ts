@@ -6,14 +6,16 @@ import { oneLine, plural } from '../output/format.ts';
 import type { Output } from '../output/output.ts';
 import { whole } from '../parse.ts';
 import { examples } from './help.ts';
+import { addRebalance } from './rebalance.ts';
 
 export function addInstallations(program: Command): void {
   const installations = program
     .command('installations')
-    .description('Numbers installations, lists several, and checks that they fit together.');
+    .description('Numbers installations, lists several, checks that they fit together, and moves keys between them.');
   addInit(installations);
   addList(installations);
   addCheck(installations);
+  addRebalance(installations);
   examples(installations, [
     ['installations init --number 1 --name eu-1', 'for each database, once'],
     ['installations check --installations all.json', 'do they fit together?'],
@@ -55,7 +57,7 @@ function addList(installations: Command): void {
 function addCheck(installations: Command): void {
   const command = acrossInstallations(installations.command('check'))
     .description(
-      'Checks that installations fit together: numbers and names, schema versions, clocks, copies of routes. Exit code 1: something does not.',
+      'Checks that installations fit together: numbers and names, schema versions, clocks, copies of routes, moves of keys that stand still. Exit code 1: something does not.',
     )
     .option('--mend', 'write missing copies of routes')
     .action(({ mend = false }: { readonly mend?: boolean }, self: Command) =>

@@ -2,7 +2,8 @@
 -- the new one. peer: the number of the other. held: the leader plans no job of the key. seq: in, the last number of a
 -- job here before jobs of the key came; out, what is added to a job's seq, so that it stands before all that came
 -- after; null, the route does not say the new home yet. opened: in, the move is over, and the leader has not seen that
--- yet: it ends the hold (end_holds). advanced: for the doctor.
+-- yet: it ends the hold (end_holds). advanced: when a mover last
+-- called, give or take 10 s; for the doctor.
 create table key_move (
   key      text collate "C" not null check (key <> '' and length(key) <= 200),
   side     text        not null check (side in ('in', 'out')),

@@ -13,7 +13,7 @@ export interface KeyMove {
 /** A move that is under way, with its age. */
 export interface OpenMove extends KeyMove {
   readonly key: string;
-  /** Milliseconds since jobs moved last. */
+  /** Milliseconds since a mover called last, give or take 10,000. */
   readonly idleMs: number;
 }
 

@@ -61,7 +61,14 @@ export async function moveKey(parts: MoveParts, wish: MoveWish): Promise<KeyMove
   const id = { key, version };
   const tell = (progress: Omit<MoveProgress, 'key'>): void => onProgress?.({ key, ...progress });
   const moved: Moved = await named(from, to, () =>
-    handOverAll({ id, old: from.patient(), home: to.patient(), tell, signal }),
+    handOverAll({
+      id,
+      old: from.patient(),
+      home: to.patient(),
+      from: from.installation.number,
+      tell,
+      signal,
+    }),
   );
   const openedAt = performance.now();
   await to.run(() => patiently(() => openKey(to.patient(), id)));

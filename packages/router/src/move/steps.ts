@@ -6,6 +6,7 @@ import {
   finishMove,
   forgetSlice,
   handOver,
+  holdKey,
   isTransient,
   nextSlice,
   receiveJobs,
@@ -27,6 +28,8 @@ export interface Moving {
   readonly id: MoveId;
   readonly old: Database;
   readonly home: Database;
+  /** Number of the old home. */
+  readonly from: number;
   readonly tell: (progress: Omit<MoveProgress, 'key'>) => void;
   readonly signal: AbortSignal | undefined;
 }
@@ -42,6 +45,8 @@ const sliceMax = 2_000;
 const triesMax = 6;
 /** Shortest and longest time between two looks at jobs that still run. */
 const lookMs = { min: 20, max: 1_000 } as const;
+/** Time between two signs of life to the new home, while jobs that run are waited for. */
+const aliveMs = 15_000;
 
 /** Calls a step again while its database is gone for a moment: all steps can be repeated. */
 export async function patiently<Result>(step: () => Promise<Result>): Promise<Result> {
@@ -89,8 +94,9 @@ async function handOverTail(moving: Moving, sums: Sums): Promise<void> {
 
 /** Resolves to the milliseconds that the key was held in both homes. */
 async function handOverEnd(moving: Moving, sums: Sums): Promise<number> {
-  const { id, old, tell, signal } = moving;
+  const { id, old, home, from, tell, signal } = moving;
   const heldAt = performance.now();
+  let toldAt = heldAt;
   let waitMs: number = lookMs.min;
   for (;;) {
     const went = await pass(moving, sums, { after: null, last: true });
@@ -99,6 +105,10 @@ async function handOverEnd(moving: Moving, sums: Sums): Promise<number> {
     if (left === 'slices') await deliver(moving, sums);
     else tell({ phase: 'end', jobs: sums.jobs, left });
     if (left === 'delayed') await pass(moving, sums, { after: delayed, last: true });
+    if (performance.now() > toldAt + aliveMs) {
+      await patiently(() => holdKey(home, id, from)); // changes nothing, and tells that its mover lives
+      toldAt = performance.now();
+    }
     waitMs = went > 0 ? lookMs.min : Math.min(lookMs.max, waitMs * 1.3);
     await pause(waitMs, undefined, signal === undefined ? {} : { signal });
   }

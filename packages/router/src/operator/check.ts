@@ -1,12 +1,12 @@
-import type { Route } from '@pgqueue/postgres/internal';
-import { readIdentity, setRoute } from '@pgqueue/postgres/internal';
+import type { OpenMove, Route } from '@pgqueue/postgres/internal';
+import { readIdentity, readMoves, setRoute } from '@pgqueue/postgres/internal';
 import type { Member } from '../installations/member.ts';
 import { identityProblem, schemaOf } from '../installations/member.ts';
 import { allRoutes } from '../route/routes.ts';
 
 /** Something that does not fit, and what to do. */
 export interface Misfit {
-  readonly kind: 'unreachable' | 'identity' | 'schema' | 'clock' | 'routes';
+  readonly kind: 'unreachable' | 'identity' | 'schema' | 'clock' | 'routes' | 'move';
   readonly installation: string;
   readonly message: string;
   /** Put right by this check. */
@@ -39,6 +39,7 @@ interface Seen {
   readonly version: number;
   readonly clock: Clock;
   readonly routes: readonly Route[];
+  readonly moves: readonly OpenMove[];
 }
 
 interface Clock {
@@ -73,6 +74,7 @@ export async function checkTogether(members: readonly Member[], mend: boolean): 
     else misfits.push({ kind: 'identity', installation, message: problem, mended: false });
   }
   misfits.push(...schemaMisfits(seen), ...clockMisfits(seen), ...unknownHomes(seen, members));
+  misfits.push(...standingMoves(seen, members));
   misfits.push(...(await routeMisfits(seen, mend)));
   return { installations: members.map((member) => factsOf(member, seen)), misfits };
 }
@@ -90,6 +92,7 @@ async function look(
     version: await schemaOf(member),
     clock: await clockOf(member),
     routes: await allRoutes(member),
+    moves: await readMoves(database),
   };
 }
 
@@ -159,6 +162,32 @@ function unknownHomes(seen: readonly Seen[], members: readonly Member[]): readon
       },
     ];
   });
+}
+
+/** A move that has not gone on for longer has no mover. One that waits for jobs that run looks each second. */
+const standsMs = 60_000;
+
+/** Finds moves that nobody goes on with: the key is held in its new home until somebody does. */
+function standingMoves(seen: readonly Seen[], members: readonly Member[]): readonly Misfit[] {
+  const names = new Map(members.map(({ installation }) => [installation.number, installation.name]));
+  const told = new Set<string>();
+  return seen.flatMap(({ member, moves }) =>
+    moves.flatMap((move): readonly Misfit[] => {
+      const [to, own] = [move.side === 'in' ? member.installation.number : move.peer, member.installation.name];
+      if (move.idleMs <= standsMs || told.has(move.key)) return [];
+      told.add(move.key);
+      const minutes = Math.round(move.idleMs / 60_000);
+      const key = JSON.stringify(move.key);
+      return [
+        {
+          kind: 'move',
+          installation: own,
+          message: `the move of key ${key} has stood still for ${minutes} min, and its jobs wait: run "pgqueue keys move" for it again, with --to ${names.get(to) ?? to}`,
+          mended: false,
+        },
+      ];
+    }),
+  );
 }
 
 /** Finds copies of routes that are missing or old; with `mend`, writes them. */

@@ -74,7 +74,8 @@ export interface RouterOperator {
   readonly explain: Operator['explain'];
   readonly status: () => Promise<RouterStatus>;
   /**
-   * Checks that the installations fit together: numbers and names, schema versions, clocks, copies of routes.
+   * Checks that the installations fit together: numbers and names, schema versions, clocks, copies of routes, moves
+   * of keys that stand still.
    * @param options `mend`: writes missing copies of routes
    */
   readonly check: (options?: { readonly mend?: boolean }) => Promise<Checked>;

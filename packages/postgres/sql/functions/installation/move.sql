@@ -32,6 +32,9 @@ begin
     raise exception 'there is no move % of key % with version %', p_side, p_key, p_version
       using errcode = '55000', hint = 'Another mover has ended it, or begun another one.';
   end if;
+  if v_move.advanced < clock_timestamp() - interval '10 seconds' then
+    update key_move m set advanced = clock_timestamp() where m.key = p_key and m.side = p_side; -- its mover lives
+  end if;
   return v_move;
 end
 $$;
@@ -249,9 +252,9 @@ begin
     returning n
   )
   select count(*) into v_jobs from handed;
-  update key_move m
-  set held = m.held or p_last, advanced = case when v_jobs > 0 then clock_timestamp() else m.advanced end
-  where m.key = p_key and m.side = 'out' and (v_jobs > 0 or (p_last and not m.held));
+  if p_last and not v_move.held then
+    update key_move m set held = true where m.key = p_key and m.side = 'out';
+  end if;
   return jsonb_build_object('slice', v_slice, 'jobs', v_jobs, 'next', case
     when cardinality(v_found) = p_max or cardinality(v_places) < cardinality(v_found) then v_places[cardinality(v_places)] end);
 end
@@ -312,7 +315,6 @@ begin
       v_freed := cardinality(insert_moved(v_left));
     end if;
   end if;
-  update key_move m set advanced = clock_timestamp() where m.key = p_key and m.side = 'in';
   return jsonb_build_object('jobs', cardinality(v_came) + v_freed, 'known', v_size - cardinality(v_came) - v_freed, 'freed', v_freed);
 end
 $$;
