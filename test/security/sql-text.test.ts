@@ -51,6 +51,12 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     name: 'in a text that is hashed',
   },
   'postgres/src/statements/installation.ts': { routesMax: 'a constant number' },
+  'postgres/src/statements/moves.ts': {
+    name: 'one of the names in the code',
+    type: 'one of the types in the code',
+    'index + 1': 'the number of a parameter',
+    parameters: 'casts of $1, $2, …',
+  },
   'router/src/operator/every.ts': {
     what: 'in a message',
     done: 'in a message: names of installations',

@@ -65,6 +65,7 @@ export {
   isTransient,
   isWrongServer,
   keyPendingState,
+  noMoveState,
   leadershipLostState,
   lockedState,
   movedState,

@@ -134,9 +134,9 @@ test('a mover that comes late, with a slice that has run since, changes nothing'
       slice?.slice,
       slice?.jobs,
     ]);
-  await expect(late(1)).rejects.toMatchObject({ code: '55000' });
+  await expect(late(1)).rejects.toMatchObject({ code: 'PQ005' });
   expect(await waitingIn(several)).toEqual([0, 0, 0]);
-  await expect(old.query('select pgqueue.hand_over($1, 1, null, 10, false)', [key])).rejects.toMatchObject({ code: '55000' });
-  await expect(home.query('select pgqueue.hold_key($1, 1, 1)', [key])).rejects.toMatchObject({ code: '55000' });
+  await expect(old.query('select pgqueue.hand_over($1, 1, null, 10, false)', [key])).rejects.toMatchObject({ code: 'PQ005' });
+  await expect(home.query('select pgqueue.hold_key($1, 1, 1)', [key])).rejects.toMatchObject({ code: 'PQ005' });
   expect(await old.query('select pgqueue.claim_move($1, 3, 1) as x', [key])).toEqual([{ x: null }]);
 });

@@ -43,7 +43,7 @@ const rowsIn = (number: number, columns: string) =>
     [],
   );
 
-/** What is left of moves in all installations. */
+/** Rows that moves have left behind, in all installations. */
 async function leftovers(): Promise<readonly unknown[]> {
   const found = several.databases.map((database) =>
     database.query('select key from pgqueue.key_move where opened is null union all select key from pgqueue.handover', []),

@@ -21,6 +21,16 @@ interface Breakage {
 
 const breakages: readonly Breakage[] = [
   {
+    check: 'moves_that_stand',
+    mendable: false,
+    seed: async () => {
+      await sql(`insert into pgqueue.key_move (key, side, peer, version, held, advanced)
+                 values ('acme', 'out', 2, 1, false, now() - interval '5 minutes'), ('other', 'in', 2, 1, true, now())`);
+      return ['acme'];
+    },
+    undo: 'delete from pgqueue.key_move',
+  },
+  {
     check: 'orphan_items',
     seed: async () => {
       const ids = ['00000000-0000-7000-8000-00000000000a', '00000000-0000-7000-8000-000000000009'];

@@ -122,6 +122,7 @@ const hostileOfType: Readonly<Record<string, readonly string[]>> = {
     `[0:1]={${job},${token}}`,
     listOf(Array.from({ length: 10_001 }, () => job)),
   ],
+  json: documents,
   jsonb: documents,
   boolean: ['true', 'false'],
   interval: ['0', '-1 day', '178000000 years', '-178000000 years', '2147483647 months'],

@@ -24,6 +24,8 @@ export const leadershipLostState = 'PQ002';
 export const keyPendingState = 'PQ003';
 /** SQLSTATE raised at an enqueue through a router: the key has its home in another installation. */
 export const movedState = 'PQ004';
+/** SQLSTATE of a step of a move of a key that is not under way. */
+export const noMoveState = 'PQ005';
 
 /** SQLSTATE: another transaction held a lock for longer than `lock_timeout`. */
 export const lockedState = '55P03';

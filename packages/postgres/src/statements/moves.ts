@@ -27,7 +27,7 @@ export interface KeyCount {
   readonly stays: number;
 }
 
-/** What became of a slice in the new home. */
+/** Outcome of a slice in the new home. */
 export interface Received {
   readonly jobs: number;
   /** Were there already, by their ids. */
@@ -39,7 +39,7 @@ export interface Received {
 /** Place in a pass over the jobs of a key, as `hand_over` returns it. */
 export type MovePlace = Readonly<Record<string, unknown>>;
 
-/** What `finish_move` found left in the old home; `ended`: nothing. */
+/** Jobs that `finish_move` found in the old home; `ended`: none. */
 export type MoveLeft = 'ended' | 'slices' | 'waiting' | 'running' | 'delayed';
 
 /** A key and a version of its route: names a move. */

@@ -15,7 +15,7 @@ import type { Routes } from '../route/routes.ts';
 import type { MoveProgress, Moved } from './steps.ts';
 import { handOverAll, isOver, patiently } from './steps.ts';
 
-/** What a move did. */
+/** Result of a move. */
 export interface KeyMoved {
   readonly key: string;
   readonly from: string;

@@ -9,11 +9,12 @@ import {
   holdKey,
   isTransient,
   nextSlice,
+  noMoveState,
   receiveJobs,
   sqlState,
 } from '@pgqueue/postgres/internal';
 
-/** What a mover has done, and what is left. */
+/** State of a move under way. */
 export interface MoveProgress {
   readonly key: string;
   /** `tail`: the old home works on; `end`: the key is held, and what still runs there ends; `open`: it is over. */
@@ -60,9 +61,9 @@ export async function patiently<Result>(step: () => Promise<Result>): Promise<Re
   }
 }
 
-/** State of a move that has ended, or of another one, in the installation that refused a step. */
+/** Reports whether an installation refused a step since the move is not under way there: it has ended. */
 export function isOver(error: unknown): boolean {
-  return sqlState(error) === '55000';
+  return sqlState(error) === noMoveState;
 }
 
 /**

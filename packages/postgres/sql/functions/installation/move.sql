@@ -30,7 +30,7 @@ begin
   where m.key = p_key and m.side = p_side and m.version = p_version and m.opened is null for update;
   if not found then
     raise exception 'there is no move % of key % with version %', p_side, p_key, p_version
-      using errcode = '55000', hint = 'Another mover has ended it, or begun another one.';
+      using errcode = 'PQ005', hint = 'Another mover has ended it, or begun another one.';
   end if;
   if v_move.advanced < clock_timestamp() - interval '10 seconds' then
     update key_move m set advanced = clock_timestamp() where m.key = p_key and m.side = p_side; -- its mover lives
@@ -211,7 +211,7 @@ declare
   v_jobs integer;
 begin
   if v_move.seq is null then
-    raise exception 'key % has not left this installation', p_key using errcode = '55000';
+    raise exception 'key % has not left this installation', p_key using errcode = 'PQ005';
   end if;
   if p_after ? 'due' then
     select array_agg(d.id), array_agg(d.place) into v_found, v_places from delayed_of_key(p_key, p_after, p_max) d;

@@ -1,8 +1,8 @@
 import type { Rebalanced, RebalanceOptions } from '@pgqueue/router';
 import type { Command } from 'commander';
-import { acrossInstallations, withRouter } from '../installations.ts';
-import { oneLine, plural } from '../output/format.ts';
-import { examples } from './help.ts';
+import { acrossInstallations, withRouter } from '../../installations.ts';
+import { oneLine, plural } from '../../output/format.ts';
+import { examples } from '../help.ts';
 import { planText, tellProgress } from './keys.ts';
 
 interface DryRun {

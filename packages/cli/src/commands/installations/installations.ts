@@ -1,11 +1,11 @@
 import type { Checked, CheckedInstallation } from '@pgqueue/router';
 import type { Command } from 'commander';
-import { withOperator } from '../context.ts';
-import { acrossInstallations, withRouter } from '../installations.ts';
-import { oneLine, plural } from '../output/format.ts';
-import type { Output } from '../output/output.ts';
-import { whole } from '../parse.ts';
-import { examples } from './help.ts';
+import { withOperator } from '../../context.ts';
+import { acrossInstallations, withRouter } from '../../installations.ts';
+import { oneLine, plural } from '../../output/format.ts';
+import type { Output } from '../../output/output.ts';
+import { whole } from '../../parse.ts';
+import { examples } from '../help.ts';
 import { addRebalance } from './rebalance.ts';
 
 export function addInstallations(program: Command): void {

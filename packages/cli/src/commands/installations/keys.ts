@@ -1,9 +1,9 @@
 import type { KeyMoved, MovePlan, MoveProgress } from '@pgqueue/router';
 import type { Command } from 'commander';
-import { acrossInstallations, withRouter } from '../installations.ts';
-import { oneLine, plural } from '../output/format.ts';
-import type { Output } from '../output/output.ts';
-import { examples } from './help.ts';
+import { acrossInstallations, withRouter } from '../../installations.ts';
+import { oneLine, plural } from '../../output/format.ts';
+import type { Output } from '../../output/output.ts';
+import { examples } from '../help.ts';
 
 export function addKeys(program: Command): void {
   const keys = program.command('keys').description('Moves keys between installations.');
