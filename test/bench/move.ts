@@ -20,7 +20,12 @@ const key = Array.from({ length: 99 }, (_, n) => `k${n}`).find((one) => homeOf(o
 const data = mkdtempSync(join(tmpdir(), 'pgqueue-move-'));
 const server = await startEmbedded({ data });
 const connectionString = server.adminUrl;
-const installations = [1, 2].map((number) => ({ number, name: `eu-${number}`, connectionString, schema: `eu_${number}` }));
+const installations = [1, 2].map((number) => ({
+  number,
+  name: `eu-${number}`,
+  connectionString,
+  schema: `eu_${number}`,
+}));
 for (const { number, name, schema } of installations) {
   await migrate({ connectionString, schema });
   const operator = createOperator({ connectionString, schema });
@@ -61,9 +66,9 @@ await worker.start();
 while (ran.size < 100) await pause(10);
 
 let enqueued = before;
-let moving = true;
+const stop = new AbortController();
 const enqueue = async (): Promise<void> => {
-  while (moving) {
+  while (!stop.signal.aborted) {
     const jobs = Array.from({ length: 20 }, (_, n) => task.job({ n: enqueued + n }, { key }));
     await router.producer.enqueueMany(jobs);
     enqueued += jobs.length;
@@ -77,13 +82,15 @@ const moved = await router.operator.keys.move(key, { to: 'eu-2' });
 const ranWhile = ran.size - ranBefore;
 await pause(3_000);
 const longestMs = Math.max(longest, performance.now() - lastAt);
-moving = false;
+stop.abort();
 await enqueuing;
 working = false;
 console.log(
   `${moved.jobs} jobs in ${(moved.tookMs / 1_000).toFixed(1)} s (${Math.round(moved.jobs / (moved.tookMs / 1_000))} a second); ${ranWhile} of them ran meanwhile in the old home, ${enqueued - before} came`,
 );
-console.log(`held in both homes for ${Math.round(moved.pausedMs ?? -1)} ms; longest time without a start: ${Math.round(longestMs)} ms`);
+console.log(
+  `held in both homes for ${Math.round(moved.pausedMs ?? -1)} ms; longest time without a start: ${Math.round(longestMs)} ms`,
+);
 // the head has run; the rest is checked by its rows, in the order in which the new home will run it
 const rows = await database.query<{ readonly n: number }>(
   `select (payload ->> 'n')::integer as n from eu_2.queue where run_after is null order by priority, seq`,

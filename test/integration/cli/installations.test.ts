@@ -70,27 +70,43 @@ describe('over several', () => {
   });
 
   test('a key moves, and all keys of an installation; before that, a plan', async () => {
-    const key = Array.from({ length: 12 }, (_, n) => `k${n}`).find((one) => homeOf(one, [1, 2, 3]) === 1) ?? '';
+    const key =
+      Array.from({ length: 12 }, (_, n) => `k${n}`).find((one) => homeOf(one, [1, 2, 3]) === 1) ?? '';
     const plan = await pgqueue('keys', 'move', key, '--to', 'two', '--dry-run', '--json');
-    expect(JSON.parse(plan.stdout)).toMatchObject({ moves: [{ key, from: 'one', to: 'two', jobs: 1 }], jobs: 1 });
+    expect(JSON.parse(plan.stdout)).toMatchObject({
+      moves: [{ key, from: 'one', to: 'two', jobs: 1 }],
+      jobs: 1,
+    });
     const moved = await pgqueue('keys', 'move', key, '--to', 'two');
     expect(moved).toMatchObject({ code: 0, stdout: `key ${key}: moved from one to two, 1 job came along\n` });
     expect(await pgqueue('keys', 'move', key, '--to', 'two')).toMatchObject({
       code: 78,
       stderr: expect.stringContaining('already'),
     });
-    expect((await pgqueue('keys', 'move', key, '--to', 'nowhere')).stderr).toContain('there are one, two, three');
-    const [audited] = await nth(several.databases, 1).query('select action, target, result from pgqueue.audit', []);
+    expect((await pgqueue('keys', 'move', key, '--to', 'nowhere')).stderr).toContain(
+      'there are one, two, three',
+    );
+    const [audited] = await nth(several.databases, 1).query(
+      'select action, target, result from pgqueue.audit',
+      [],
+    );
     expect(audited).toEqual({ action: 'key.move', target: key, result: { from: 'one', jobs: 1 } });
 
     const told = await pgqueue('installations', 'drain', 'two', '--dry-run');
     expect(told.stdout).toMatch(/^KEY +FROM +TO +JOBS\n/);
-    expect(told.stdout).toMatch(/\d+ keys, \d+ jobs: about [\d.]+ minutes?, and until those that run have ended\n$/);
+    expect(told.stdout).toMatch(
+      /\d+ keys, \d+ jobs: about [\d.]+ minutes?, and until those that run have ended\n$/,
+    );
     const drained = await pgqueue('installations', 'drain', 'two');
-    expect(drained).toMatchObject({ code: 0, stdout: expect.stringMatching(/^\d+ keys moved, with \d+ jobs\n$/) });
+    expect(drained).toMatchObject({
+      code: 0,
+      stdout: expect.stringMatching(/^\d+ keys moved, with \d+ jobs\n$/),
+    });
     expect((await waitingIn(several))[1]).toBe(0);
     expect((await waitingIn(several)).reduce((sum, one) => sum + one, 0)).toBe(12);
-    expect((await pgqueue('installations', 'drain', 'two', '--dry-run')).stdout).toBe('every key is where it belongs\n');
+    expect((await pgqueue('installations', 'drain', 'two', '--dry-run')).stdout).toBe(
+      'every key is where it belongs\n',
+    );
     expect(await pgqueue('installations', 'rebalance', '--dry-run')).toMatchObject({ code: 0 });
     expect(await pgqueue('installations', 'check')).toMatchObject({ code: 0 });
   });
@@ -98,7 +114,10 @@ describe('over several', () => {
   test('a move that nobody goes on with is told', async () => {
     await nth(several.databases, 0).query(`select pgqueue.claim_move('k', 2, 9)`, []);
     expect(await pgqueue('installations', 'check')).toMatchObject({ code: 0 });
-    await nth(several.databases, 0).query(`update pgqueue.key_move set advanced = now() - interval '5 minutes'`, []);
+    await nth(several.databases, 0).query(
+      `update pgqueue.key_move set advanced = now() - interval '5 minutes'`,
+      [],
+    );
     expect(await pgqueue('installations', 'check')).toMatchObject({
       code: 1,
       stdout: expect.stringMatching(/one: the move of key "k" has stood still for 5 min.*--to two/),

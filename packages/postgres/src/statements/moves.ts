@@ -136,7 +136,8 @@ export async function nextSlice(
     `select slice::text as slice, jobs from ${schema}.next_slice($1::text, $2::text::uuid)`,
     [key, wanted ?? null],
   );
-  return row?.slice == null || row.jobs === null ? undefined : { slice: row.slice, jobs: row.jobs };
+  const { slice = null, jobs = null } = row ?? {};
+  return slice === null || jobs === null ? undefined : { slice, jobs };
 }
 
 /** Puts a slice into the new home's QUEUE, once. */
@@ -168,7 +169,11 @@ export async function endHolds(
   { leader, epoch }: Leader,
   keys: readonly string[],
 ): Promise<void> {
-  await query(`select ${schema}.end_holds($1::text, $2::text::bigint, $3::text[])`, [leader, String(epoch), keys]);
+  await query(`select ${schema}.end_holds($1::text, $2::text::bigint, $3::text[])`, [
+    leader,
+    String(epoch),
+    keys,
+  ]);
 }
 
 /** Counts the jobs of a key. Reads all jobs. */

@@ -1,6 +1,6 @@
 import { PgQueueError } from '@pgqueue/core';
 import type { Rule, Shape } from '@pgqueue/core/internal';
-import { aFunction, anything, optional, optionProblems, throwProblems } from '@pgqueue/core/internal';
+import { aFunction, anything, aText, optional, optionProblems, throwProblems } from '@pgqueue/core/internal';
 import type { Actor } from '@pgqueue/postgres';
 import { audited } from '@pgqueue/postgres/internal';
 import type { Member } from '../installations/member.ts';
@@ -60,16 +60,17 @@ export interface KeysOperator {
   readonly planRebalance: (options?: RebalanceOptions) => Promise<MovePlan>;
 }
 
-const aKey: Rule = {
-  expected: 'a text of 1 to 200 characters',
-  judge: (value) => typeof value === 'string' && value.length > 0 && [...value].length <= 200 && !value.includes('\0'),
-};
+const aKey = aText({ min: 1, max: 200 });
 const anInstallation: Rule = {
   expected: 'the name or the number of an installation',
   judge: (value) => typeof value === 'string' || typeof value === 'number',
 };
 const optionsShape: Shape<MoveOptions> = { onProgress: optional(aFunction), signal: optional(anything) };
-const moveShape: Shape<MoveKeyOptions & { readonly key: string }> = { key: aKey, to: anInstallation, ...optionsShape };
+const moveShape: Shape<MoveKeyOptions & { readonly key: string }> = {
+  key: aKey,
+  to: anInstallation,
+  ...optionsShape,
+};
 const rebalanceShape: Shape<RebalanceOptions & MoveOptions> = {
   drain: optional(anInstallation),
   add: optional(anInstallation),
@@ -100,10 +101,17 @@ export function operateKeys(parts: KeysParts): KeysOperator {
   const rebalanceOf = (options: RebalanceOptions): RebalanceWish => {
     use();
     throwProblems('configuration', 'a rebalance', optionProblems(options, rebalanceShape));
-    const [drain, add] = [options.drain, options.add].map((one) => (one === undefined ? undefined : memberOf(one)));
-    const active = members.filter((one) => (one.installation.state !== 'draining' || one === add) && one !== drain);
+    const [drain, add] = [options.drain, options.add].map((one) =>
+      one === undefined ? undefined : memberOf(one),
+    );
+    const active = members.filter(
+      (one) => (one.installation.state !== 'draining' || one === add) && one !== drain,
+    );
     if (active.length === 0)
-      throw new PgQueueError('configuration', 'no active installation would be left: at least one must be active');
+      throw new PgQueueError(
+        'configuration',
+        'no active installation would be left: at least one must be active',
+      );
     return { drain, add };
   };
   /** Moves a key, and notes in its new home who did. */

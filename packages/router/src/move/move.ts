@@ -116,7 +116,8 @@ async function begin(parts: MoveParts, wish: MoveWish): Promise<Begun> {
   for (let readings = 1; ; readings += 1) {
     const { route, from } = await whereIs(parts, wish);
     await sameSchemas(from, to);
-    const version = route?.movingFrom == null ? (route?.version ?? 0) + 1 : route.version;
+    const under = route !== undefined && route.movingFrom !== null;
+    const version = under ? route.version : (route?.version ?? 0) + 1;
     const claim = await from.run(() => claimMove(from.patient(), { key, version }, to.installation.number));
     const own = claim === null ? undefined : ownVersion(parts, { key, from, to }, claim);
     if (own !== undefined) {
@@ -124,7 +125,12 @@ async function begin(parts: MoveParts, wish: MoveWish): Promise<Begun> {
       try {
         const seq = await to.run(() => holdKey(to.patient(), id, from.installation.number));
         await from.run(() => leaveKey(from.patient(), id, seq));
-        parts.routes.learn({ key, installation: to.installation.number, version: own, movingFrom: from.installation.number });
+        parts.routes.learn({
+          key,
+          installation: to.installation.number,
+          version: own,
+          movingFrom: from.installation.number,
+        });
         return { from, version: own };
       } catch (error) {
         if (!isOver(error instanceof Error ? error.cause : error)) throw error;
@@ -233,5 +239,7 @@ function memberOf(members: readonly Member[], number: number): Member {
 }
 
 function nameOf(members: readonly Member[], number: number): string {
-  return members.find(({ installation }) => installation.number === number)?.installation.name ?? String(number);
+  return (
+    members.find(({ installation }) => installation.number === number)?.installation.name ?? String(number)
+  );
 }

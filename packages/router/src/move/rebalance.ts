@@ -99,7 +99,10 @@ export async function rebalance(
  * Finds keys that are not where they belong: those with jobs in an installation that is not their home, and those that a
  * route sends to one that is to be drained. A route to any other one stays as an operator has made it.
  */
-async function misplaced({ members, routes }: MoveParts, { drain, add }: RebalanceWish): Promise<readonly Wanted[]> {
+async function misplaced(
+  { members, routes }: MoveParts,
+  { drain, add }: RebalanceWish,
+): Promise<readonly Wanted[]> {
   // all must answer: a route that is not seen would send a key to the wrong home
   const all = await Promise.all(members.map((member) => member.run(() => allRoutes(member))));
   for (const route of all.flat()) routes.learn(route);
@@ -109,7 +112,8 @@ async function misplaced({ members, routes }: MoveParts, { drain, add }: Rebalan
     .map(({ installation }) => installation.number);
   const homeFor = (key: string): Member | undefined => {
     const { installation: routed } = routes.of(key) ?? {};
-    const number = routed === undefined || routed === drain?.installation.number ? homeOf(key, active) : routed;
+    const number =
+      routed === undefined || routed === drain?.installation.number ? homeOf(key, active) : routed;
     return byNumber.get(number);
   };
   const found = new Map<string, Wanted>();
@@ -117,7 +121,10 @@ async function misplaced({ members, routes }: MoveParts, { drain, add }: Rebalan
     const to = homeFor(key);
     if (key === '' || to === undefined || to === from) return;
     const names = { from: from.installation.name, to: to.installation.name };
-    found.set(`${from.installation.number} ${key}`, { wish: { key, to, from }, planned: { key, ...names, jobs } });
+    found.set(`${from.installation.number} ${key}`, {
+      wish: { key, to, from },
+      planned: { key, ...names, jobs },
+    });
   };
   for (const route of drain === undefined ? [] : newestOf(all.flat()))
     if (route.installation === drain?.installation.number) note(route.key, drain, 0);
@@ -135,6 +142,7 @@ async function misplaced({ members, routes }: MoveParts, { drain, add }: Rebalan
 
 function newestOf(routes: readonly Route[]): readonly Route[] {
   const newest = new Map<string, Route>();
-  for (const route of routes) if ((newest.get(route.key)?.version ?? 0) < route.version) newest.set(route.key, route);
+  for (const route of routes)
+    if ((newest.get(route.key)?.version ?? 0) < route.version) newest.set(route.key, route);
   return [...newest.values()];
 }

@@ -173,7 +173,10 @@ function standingMoves(seen: readonly Seen[], members: readonly Member[]): reado
   const told = new Set<string>();
   return seen.flatMap(({ member, moves }) =>
     moves.flatMap((move): readonly Misfit[] => {
-      const [to, own] = [move.side === 'in' ? member.installation.number : move.peer, member.installation.name];
+      const [to, own] = [
+        move.side === 'in' ? member.installation.number : move.peer,
+        member.installation.name,
+      ];
       if (move.idleMs <= standsMs || told.has(move.key)) return [];
       told.add(move.key);
       const minutes = Math.round(move.idleMs / 60_000);

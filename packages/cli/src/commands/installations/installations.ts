@@ -11,7 +11,9 @@ import { addRebalance } from './rebalance.ts';
 export function addInstallations(program: Command): void {
   const installations = program
     .command('installations')
-    .description('Numbers installations, lists several, checks that they fit together, and moves keys between them.');
+    .description(
+      'Numbers installations, lists several, checks that they fit together, and moves keys between them.',
+    );
   addInit(installations);
   addList(installations);
   addCheck(installations);

@@ -64,8 +64,12 @@ export function movedText(moved: KeyMoved): string {
   const { key, from, to, jobs, freed, unreachable } = moved;
   const lines = [`key ${key}: moved from ${from} to ${to}, ${plural(jobs, 'job')} came along`];
   if (freed > 0)
-    lines.push(`${plural(freed, 'job')} came without the unique key, which a newer job has there: both will run`);
+    lines.push(
+      `${plural(freed, 'job')} came without the unique key, which a newer job has there: both will run`,
+    );
   if (unreachable.length > 0)
-    lines.push(`no copy of the route yet in ${unreachable.join(', ')}: run "pgqueue installations check --mend"`);
+    lines.push(
+      `no copy of the route yet in ${unreachable.join(', ')}: run "pgqueue installations check --mend"`,
+    );
   return lines.map(oneLine).join('\n');
 }

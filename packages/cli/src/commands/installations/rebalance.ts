@@ -20,14 +20,19 @@ export function addRebalance(installations: Command): void {
     .action((name: string, options: DryRun, self: Command) => moveAll(self, { drain: name }, options));
   examples(drain, [['installations drain eu-1 --installations all.json --dry-run', 'what would move?']]);
   const rebalance = acrossInstallations(installations.command('rebalance'))
-    .description('Moves all keys to where they belong: after a change of the list, or before one is made active.')
+    .description(
+      'Moves all keys to where they belong: after a change of the list, or before one is made active.',
+    )
     .option('--add <name>', 'an installation that is draining in the list, as if it were active')
     .option('--dry-run', 'says which keys would move, and how long that takes')
     .action(({ add, ...options }: DryRun & { readonly add?: string }, self: Command) =>
       moveAll(self, add === undefined ? {} : { add }, options),
     );
   examples(rebalance, [
-    ['installations rebalance --add eu-3 --installations all.json', 'its part of the keys; make it active then'],
+    [
+      'installations rebalance --add eu-3 --installations all.json',
+      'its part of the keys; make it active then',
+    ],
     ['installations rebalance --installations all.json', 'and what was enqueued in between'],
   ]);
 }
@@ -38,7 +43,7 @@ function moveAll(command: Command, options: RebalanceOptions, { dryRun = false }
     if (dryRun) {
       const plan = await keys.planRebalance(options);
       output.answer(plan, () => planText(plan, output));
-      return;
+      return 0;
     }
     const done = await keys.rebalance({ ...options, onProgress: tellProgress(output) });
     output.answer(done, () => doneText(done));

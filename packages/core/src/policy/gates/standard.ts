@@ -15,7 +15,9 @@ import { sayGroup } from './lib/format.ts';
  * limits and rates of queue_config.
  */
 export function standardGates(): readonly Gate[] {
-  return [movingKeys(), pausedQueues(), queueConcurrency(), keyConcurrency(), queueRate(), keyRate()].map(ownPart);
+  return [movingKeys(), pausedQueues(), queueConcurrency(), keyConcurrency(), queueRate(), keyRate()].map(
+    ownPart,
+  );
 }
 
 const byQueue: JobGroups = { of: ({ queue }) => queue, lane: true };

@@ -92,7 +92,8 @@ const health: readonly Check[] = [
     name: 'moves_that_stand',
     says: 'no move of a key between installations has stood still for over a minute',
     severity: 'warning',
-    remedy: 'run "pgqueue keys move" for it again, to the same installation: it goes on. Its jobs wait until then',
+    remedy:
+      'run "pgqueue keys move" for it again, to the same installation: it goes on. Its jobs wait until then',
     find: (schema) =>
       `select m.key as id from ${schema}.key_move m
        where m.opened is null and m.advanced < clock_timestamp() - interval '1 minute'`,

@@ -248,7 +248,14 @@ describe('a lane that is looked at from where it had come to', () => {
     expect(cursors.unseen(stage.now())).toEqual({ lane, places: [{ priority: 0, seq: 408 }] });
     expect(cursors.unseen(stage.now())).toBeUndefined();
     cursors.found(lane, [{ priority: 0, seq: 7 }]);
-    expect(bounds(cursors.ranges(stage.now(), flyingOf([])))).toContainEqual([0, Number.MIN_SAFE_INTEGER, 0, 6, true, false]);
+    expect(bounds(cursors.ranges(stage.now(), flyingOf([])))).toContainEqual([
+      0,
+      Number.MIN_SAFE_INTEGER,
+      0,
+      6,
+      true,
+      false,
+    ]);
     stage.pass(20_000);
     stage.tick(() => false);
     expect(cursors.unseen(stage.now())).toBeUndefined();

@@ -229,7 +229,8 @@ function inFlightAhead({ lanes }: CursorState, { items, count }: Flying): Readon
       if (before === undefined || before.key !== job.key || before.queue !== job.queue)
         cursor = lanes.get(laneName(job));
       before = job;
-      if (cursor !== undefined && job.seq > (cursor.reached.get(job.priority)?.at ?? first[1])) ahead.add(cursor);
+      if (cursor !== undefined && job.seq > (cursor.reached.get(job.priority)?.at ?? first[1]))
+        ahead.add(cursor);
     }
   }
   return ahead;
