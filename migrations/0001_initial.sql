@@ -395,10 +395,12 @@ create table handover (
   key   text collate "C" not null,
   slice uuid    not null,
   n     integer not null,
+  id    uuid,
   job   json,
   primary key (key, slice, n),
-  constraint handover_whole check ((n = 0) = (job is null))
+  constraint handover_whole check ((n = 0) = (job is null) and (n = 0) = (id is null))
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0);
+create index handover_id on handover (id) where id is not null;
 comment on table handover is 'Jobs of keys that move, on their way. Each is here, in QUEUE, or in the new home.';
 
 -- tables/node.sql
@@ -2639,8 +2641,8 @@ begin
     returning q.*
   ),
   handed as (
-    insert into handover (key, slice, n, job)
-    select p_key, v_slice, row_number() over (), row_to_json(j)
+    insert into handover (key, slice, n, id, job)
+    select p_key, v_slice, row_number() over (), j.id, row_to_json(j)
     from (select g.id, g.seq + v_move.seq as seq, g.run_after, g.expires_at, g.created, g.timeout, g.priority, g.payload_version, g.tries, g.max_tries,
                  g.crashes, g.max_crashes, g.queue, g.task, g.key, g.unique_key, g.attributes, g.payload, g.retry, g.trace, g.errors, g.last_token, g.checkpoint
           from gone g) j
@@ -2869,7 +2871,8 @@ begin
       using errcode = 'PQ004', detail = jsonb_build_object('key', v_route.key, 'installation', v_route.installation, 'version', v_route.version,
         'known', (select coalesce(jsonb_agg(x.id), '[]') from unnest(p_ids) as x (id)
                   where exists (select from queue q where q.id = x.id) or exists (select from ended_jobs(array[x.id]))
-                     or exists (select from flow f where f.id = x.id)))::text;
+                     or exists (select from flow f where f.id = x.id)
+                     or exists (select from handover h where h.id = x.id)))::text;
   end if;
   return 1;
 end
@@ -3426,8 +3429,8 @@ end
 $$;
 
 -- Cancels jobs. Waiting jobs end at once (cancelled); the node of a running job hears of it with its next
--- heartbeat (signalled). busy: another session is claiming or settling the job; call again. A job that is
--- missing from the answer has ended, or never existed.
+-- heartbeat (signalled). busy: another session is claiming or settling the job, or it is on its way to another
+-- installation; call again. A job that is missing from the answer has ended, or never existed.
 create function cancel(p_ids uuid[])
   returns table (job_id uuid, verdict text)
   language plpgsql volatile security definer
@@ -3463,7 +3466,9 @@ begin
     select q.id,
            case when (select w.id from work_queue w where w.id = q.id and w.cancelled is not null) is null then 'busy'
                 else 'signalled' end
-    from queue q where q.id = any (p_ids);
+    from queue q where q.id = any (p_ids)
+    union all
+    select h.id, 'busy' from handover h where h.id = any (p_ids);
   if exists (select from work_queue w where w.id = any (p_ids) and w.cancelled is not null) then
     perform pg_notify(current_schema() || ':cancel', '');
   end if;
@@ -3625,7 +3630,7 @@ $$;
 --
 -- Safe because: it changes nothing, and one statement sees one snapshot, in which a job stands in one table;
 -- an unfinished row counts first. Each job is looked up by QUEUE's primary key, and only if it is not there,
--- by those of DEAD_LETTER and of HISTORY's partitions (history_id): limit 1 ends the search. A waiting job's
+-- by handover_id (it is on its way to another installation), and by those of DEAD_LETTER and of HISTORY's partitions (history_id): limit 1 ends the search. A waiting job's
 -- work item is looked up by work_queue_id. Jobs of batches are read once a call, from the position where
 -- batches begin, and hashed; the limit tells a planner with old statistics that they are few.
 create function job_result(p_ids uuid[], p_exact boolean default true)
@@ -3653,6 +3658,8 @@ as $$
                   when q.id in (select b.id from batched b) then 'ready' else 'pending' end) as status,
            null::jsonb as result, null::jsonb as error, q.task
     from queue q where q.id = i.id
+    union all
+    select 'pending', null, null, o.job ->> 'task' from handover o where o.id = i.id
     union all
     select 'dead', null, (d.errors -> -1) || jsonb_build_object('reason', d.reason), d.task from dead_letter d where d.id = i.id
     union all

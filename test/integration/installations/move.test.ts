@@ -191,6 +191,26 @@ async function stepMade(): Promise<void> {
   if (running.length === 0) await schedule(1);
 }
 
+test('a job on its way is known by its id, and its result comes from where it ran', async () => {
+  const job = await router.producer.enqueue(task, { n: 1 }, acme);
+  const result = router.producer.result(job, { timeout: 20_000 });
+  const stop = new AbortController();
+  stop.abort();
+  await expect(router.operator.keys.move(key, { to: 'two', signal: stop.signal })).rejects.toThrow(/aborted/);
+  const [old] = several.databases;
+  await old?.query('select pgqueue.hand_over($1, 1, null, 10, false)', [key]);
+  expect(await waitingIn(several)).toEqual([0, 0, 0]);
+  expect(await old?.query('select status from pgqueue.job_result(array[$1::uuid])', [job.id])).toEqual([
+    { status: 'pending' },
+  ]);
+  expect(await router.operator.jobs.cancel([job.id])).toMatchObject([{ verdict: 'busy' }]);
+  await router.operator.keys.move(key, { to: 'two' });
+  await schedule(2);
+  await work(() => {});
+  await result;
+  expect(await router.operator.jobs.get(job.id)).toMatchObject({ status: 'done' });
+});
+
 test('a unique key that is taken in the new home is given up by the job that comes', async () => {
   await router.producer.enqueue(task, { n: 1 }, { ...acme, uniqueKey: 'u' });
   const stop = new AbortController();

@@ -23,8 +23,8 @@ end
 $$;
 
 -- Cancels jobs. Waiting jobs end at once (cancelled); the node of a running job hears of it with its next
--- heartbeat (signalled). busy: another session is claiming or settling the job; call again. A job that is
--- missing from the answer has ended, or never existed.
+-- heartbeat (signalled). busy: another session is claiming or settling the job, or it is on its way to another
+-- installation; call again. A job that is missing from the answer has ended, or never existed.
 create function cancel(p_ids uuid[])
   returns table (job_id uuid, verdict text)
   language plpgsql volatile security definer
@@ -60,7 +60,9 @@ begin
     select q.id,
            case when (select w.id from work_queue w where w.id = q.id and w.cancelled is not null) is null then 'busy'
                 else 'signalled' end
-    from queue q where q.id = any (p_ids);
+    from queue q where q.id = any (p_ids)
+    union all
+    select h.id, 'busy' from handover h where h.id = any (p_ids);
   if exists (select from work_queue w where w.id = any (p_ids) and w.cancelled is not null) then
     perform pg_notify(current_schema() || ':cancel', '');
   end if;

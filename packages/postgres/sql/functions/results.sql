@@ -9,7 +9,7 @@
 --
 -- Safe because: it changes nothing, and one statement sees one snapshot, in which a job stands in one table;
 -- an unfinished row counts first. Each job is looked up by QUEUE's primary key, and only if it is not there,
--- by those of DEAD_LETTER and of HISTORY's partitions (history_id): limit 1 ends the search. A waiting job's
+-- by handover_id (it is on its way to another installation), and by those of DEAD_LETTER and of HISTORY's partitions (history_id): limit 1 ends the search. A waiting job's
 -- work item is looked up by work_queue_id. Jobs of batches are read once a call, from the position where
 -- batches begin, and hashed; the limit tells a planner with old statistics that they are few.
 create function job_result(p_ids uuid[], p_exact boolean default true)
@@ -37,6 +37,8 @@ as $$
                   when q.id in (select b.id from batched b) then 'ready' else 'pending' end) as status,
            null::jsonb as result, null::jsonb as error, q.task
     from queue q where q.id = i.id
+    union all
+    select 'pending', null, null, o.job ->> 'task' from handover o where o.id = i.id
     union all
     select 'dead', null, (d.errors -> -1) || jsonb_build_object('reason', d.reason), d.task from dead_letter d where d.id = i.id
     union all

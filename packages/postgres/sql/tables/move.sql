@@ -25,8 +25,10 @@ create table handover (
   key   text collate "C" not null,
   slice uuid    not null,
   n     integer not null,
+  id    uuid,
   job   json,
   primary key (key, slice, n),
-  constraint handover_whole check ((n = 0) = (job is null))
+  constraint handover_whole check ((n = 0) = (job is null) and (n = 0) = (id is null))
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0);
+create index handover_id on handover (id) where id is not null;
 comment on table handover is 'Jobs of keys that move, on their way. Each is here, in QUEUE, or in the new home.';

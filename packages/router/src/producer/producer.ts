@@ -141,8 +141,8 @@ async function awaitResult<Result>(
   const endsAt = performance.now() + waitMs('producer.result', options);
   const id: unknown = typeof job === 'object' && job !== null ? job.id : job;
   const order = lookUpOrder(members, String(id));
-  for (let search = 1; ; search += 1) {
-    const there = await findIn(order, async (member) => {
+  const find = (): Promise<Member> =>
+    findIn(order, async (member) => {
       if (order.length === 1) return member;
       try {
         await producers.plain(member).result(job, { timeout: 0 });
@@ -150,6 +150,12 @@ async function awaitResult<Result>(
         if (error instanceof PgQueueError && error.code === 'not_found') throw error;
       }
       return member;
+    });
+  for (let search = 1; ; search += 1) {
+    // a job may come to one installation after that was asked, and leave another before: a second look finds it
+    const there = await find().catch((error: unknown) => {
+      if (order.length > 1 && error instanceof PgQueueError && error.code === 'not_found') return find();
+      throw error;
     });
     try {
       const timeout = Math.max(0, endsAt - performance.now());

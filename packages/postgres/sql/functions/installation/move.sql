@@ -244,8 +244,8 @@ begin
     returning q.*
   ),
   handed as (
-    insert into handover (key, slice, n, job)
-    select p_key, v_slice, row_number() over (), row_to_json(j)
+    insert into handover (key, slice, n, id, job)
+    select p_key, v_slice, row_number() over (), j.id, row_to_json(j)
     from (select g.id, g.seq + v_move.seq as seq, g.run_after, g.expires_at, g.created, g.timeout, g.priority, g.payload_version, g.tries, g.max_tries,
                  g.crashes, g.max_crashes, g.queue, g.task, g.key, g.unique_key, g.attributes, g.payload, g.retry, g.trace, g.errors, g.last_token, g.checkpoint
           from gone g) j

@@ -34,7 +34,8 @@ begin
       using errcode = 'PQ004', detail = jsonb_build_object('key', v_route.key, 'installation', v_route.installation, 'version', v_route.version,
         'known', (select coalesce(jsonb_agg(x.id), '[]') from unnest(p_ids) as x (id)
                   where exists (select from queue q where q.id = x.id) or exists (select from ended_jobs(array[x.id]))
-                     or exists (select from flow f where f.id = x.id)))::text;
+                     or exists (select from flow f where f.id = x.id)
+                     or exists (select from handover h where h.id = x.id)))::text;
   end if;
   return 1;
 end
