@@ -2361,151 +2361,7 @@ $$;
 
 select maintain_history();
 
--- functions/installation/identity.sql
-
--- Gives this installation its number and its name, or changes them. Another number is refused once jobs or flows
--- have ids with the present one: routers would look for them elsewhere. Returns created, changed or unchanged.
--- The search reads all ids, which an operator does once.
-create function init_installation(p_number integer, p_name text) returns text
-  language plpgsql volatile security definer
-  set search_path from current
-as $$
-declare
-  v_old installation;
-begin
-  lock table installation in share row exclusive mode;
-  select * into v_old from installation;
-  if not found then
-    insert into installation (number, name) values (p_number, p_name);
-    return 'created';
-  elsif v_old.number = p_number and v_old.name = p_name then
-    return 'unchanged';
-  elsif v_old.number <> p_number and (
-      exists (select from queue q where installation_of(q.id) = v_old.number)
-      or exists (select from history h where installation_of(h.id) = v_old.number)
-      or exists (select from dead_letter d where installation_of(d.id) = v_old.number)
-      or exists (select from flow f where installation_of(f.id) = v_old.number)) then
-    raise exception 'this is installation %, and jobs have ids with that number', v_old.number
-      using errcode = '55000', hint = 'Keep the number. Only an installation without jobs of its own can get another one.';
-  end if;
-  update installation set number = p_number, name = p_name;
-  return 'changed';
-end
-$$;
-
--- functions/installation/move.sql
-
--- Moves of a key from one installation to another. A mover calls these in both, and any crash between two calls, or
--- within one, leaves a state from which the same calls in the same order go on:
---   old   claim_move   the move is noted; another one of the key is refused
---   new   hold_key     the leader here plans no job of the key; the route says the new home
---   old   leave_key    enqueues of routers are refused from now on, and come to the new home
---   old   hand_over    waiting jobs leave QUEUE, in slices; the old home works on from the other end of each lane
---   new   receive_jobs a slice comes into QUEUE, once
---   old   forget_slice
---   old   finish_move  none of the key's jobs is left
---   new   open_key     the move is over; the leader ends the hold by end_holds
--- A job is in one place at every commit, but for the time between receive_jobs and forget_slice, in which no leader
--- reads either copy: the one in the new home is held, the one in handover is in no QUEUE.
---
--- Jobs of flows stay with their flow, and so do jobs that have waited for flows or signals of their own: what they
--- waited for is in the tables of flows here.
-
--- Refuses a mover whose move is not under way: it has ended, or another one began.
-create function assert_move(p_key text, p_side text, p_version bigint) returns key_move
-  language plpgsql volatile
-  set search_path from current
-as $$
-declare
-  v_move key_move;
-begin
-  perform assert_read_committed();
-  if current_setting('synchronous_commit') = 'off' then
-    perform set_config('synchronous_commit', 'on', true); -- what the other installation has written relies on it
-  end if;
-  select m.* into v_move from key_move m
-  where m.key = p_key and m.side = p_side and m.version = p_version and m.opened is null for update;
-  if not found then
-    raise exception 'there is no move % of key % with version %', p_side, p_key, p_version
-      using errcode = 'PQ005', hint = 'Another mover has ended it, or begun another one.';
-  end if;
-  if v_move.advanced < clock_timestamp() - interval '10 seconds' then
-    update key_move m set advanced = clock_timestamp() where m.key = p_key and m.side = p_side; -- its mover lives
-  end if;
-  return v_move;
-end
-$$;
-
--- Notes in the old home that a key is to move, unless a move of it is under way. Returns the move that stands,
--- {"side", "peer", "version"}, and the caller says whether it is its own. Null: the caller's routes are old.
-create function claim_move(p_key text, p_to integer, p_version bigint) returns jsonb
-  language plpgsql volatile security definer
-  set search_path from current
-as $$
-declare
-  v_move key_move;
-begin
-  perform from installation for update; -- a move that ends at this moment has ended, before the route is looked at
-  insert into key_move (key, side, peer, version, held)
-  select p_key, 'out', p_to, p_version, false
-  where not exists (
-    select from route r where r.key = p_key and r.version >= p_version
-      and not (r.version = p_version and r.installation = p_to and r.state = 'moving'))
-    and not exists (select from key_move m where m.key = p_key and m.opened is null)
-  on conflict (key, side) do nothing;
-  select m.* into v_move from key_move m where m.key = p_key and m.opened is null;
-  return case when found then jsonb_build_object('side', v_move.side, 'peer', v_move.peer, 'version', v_move.version) end;
-end
-$$;
-
--- Takes back a claim before anything of its move was done. False: something was.
-create function drop_claim(p_key text, p_version bigint) returns boolean
-  language plpgsql volatile security definer
-  set search_path from current
-as $$
-begin
-  delete from key_move m where m.key = p_key and m.side = 'out' and m.version = p_version and m.seq is null;
-  return found;
-end
-$$;
-
--- Holds a key in its new home, and writes the route to it. Returns the last number of a job before that, the same at
--- each call. Enqueues that come by the new route come after, and so do their numbers.
-create function hold_key(p_key text, p_from integer, p_version bigint) returns bigint
-  language plpgsql volatile security definer
-  set search_path from current
-as $$
-declare
-  v_move key_move;
-begin
-  perform from installation for update;
-  insert into key_move (key, side, peer, version, held, seq)
-  select p_key, 'in', p_from, p_version, true, (select case when s.is_called then s.last_value else 0 end from queue_seq_seq s)
-  where not exists (
-    select from route r where r.key = p_key and r.version >= p_version and not (r.version = p_version and r.state = 'moving'))
-  on conflict (key, side) do update
-    set peer = excluded.peer, version = excluded.version, seq = excluded.seq, started = excluded.started, advanced = excluded.advanced, opened = null
-    where key_move.opened is not null;
-  v_move := assert_move(p_key, 'in', p_version);
-  perform set_route(p_key, i.number, p_version, p_from) from installation i;
-  return v_move.seq;
-end
-$$;
-
--- Writes the route to the new home into the old one. Waits for enqueues of the key that are under way. p_seq: the
--- answer of hold_key.
-create function leave_key(p_key text, p_version bigint, p_seq bigint) returns void
-  language plpgsql volatile security definer
-  set search_path from current
-as $$
-declare
-  v_move key_move := assert_move(p_key, 'out', p_version);
-begin
-  perform set_route(p_key, v_move.peer, p_version, i.number) from installation i;
-  update key_move m set seq = p_seq - (select case when s.is_called then s.last_value else 0 end from queue_seq_seq s)
-  where m.key = p_key and m.side = 'out' and m.seq is null;
-end
-$$;
+-- functions/installation/handover.sql
 
 -- Finds up to p_max waiting jobs of a key, from the end of its lanes: the old home works on at the other end. p_after:
 -- the place of the last one found. p_ready: also those that have a work item. Served by queue_waiting, and flow_waiter.
@@ -2742,6 +2598,152 @@ create function forget_slice(p_key text, p_slice uuid) returns void
   set enable_seqscan = off
 as $$
   delete from handover h where h.key = p_key and h.slice = p_slice
+$$;
+
+-- functions/installation/identity.sql
+
+-- Gives this installation its number and its name, or changes them. Another number is refused once jobs or flows
+-- have ids with the present one: routers would look for them elsewhere. Returns created, changed or unchanged.
+-- The search reads all ids, which an operator does once.
+create function init_installation(p_number integer, p_name text) returns text
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+declare
+  v_old installation;
+begin
+  lock table installation in share row exclusive mode;
+  select * into v_old from installation;
+  if not found then
+    insert into installation (number, name) values (p_number, p_name);
+    return 'created';
+  elsif v_old.number = p_number and v_old.name = p_name then
+    return 'unchanged';
+  elsif v_old.number <> p_number and (
+      exists (select from queue q where installation_of(q.id) = v_old.number)
+      or exists (select from history h where installation_of(h.id) = v_old.number)
+      or exists (select from dead_letter d where installation_of(d.id) = v_old.number)
+      or exists (select from flow f where installation_of(f.id) = v_old.number)) then
+    raise exception 'this is installation %, and jobs have ids with that number', v_old.number
+      using errcode = '55000', hint = 'Keep the number. Only an installation without jobs of its own can get another one.';
+  end if;
+  update installation set number = p_number, name = p_name;
+  return 'changed';
+end
+$$;
+
+-- functions/installation/move.sql
+
+-- Moves of a key from one installation to another. A mover calls these in both, and any crash between two calls, or
+-- within one, leaves a state from which the same calls in the same order go on:
+--   old   claim_move   the move is noted; another one of the key is refused
+--   new   hold_key     the leader here plans no job of the key; the route says the new home
+--   old   leave_key    enqueues of routers are refused from now on, and come to the new home
+--   old   hand_over    waiting jobs leave QUEUE, in slices; the old home works on from the other end of each lane
+--   new   receive_jobs a slice comes into QUEUE, once
+--   old   forget_slice
+--   old   finish_move  none of the key's jobs is left
+--   new   open_key     the move is over; the leader ends the hold by end_holds
+-- A job is in one place at every commit, but for the time between receive_jobs and forget_slice, in which no leader
+-- reads either copy: the one in the new home is held, the one in handover is in no QUEUE.
+--
+-- Jobs of flows stay with their flow, and so do jobs that have waited for flows or signals of their own: what they
+-- waited for is in the tables of flows here.
+
+-- Refuses a mover whose move is not under way: it has ended, or another one began.
+create function assert_move(p_key text, p_side text, p_version bigint) returns key_move
+  language plpgsql volatile
+  set search_path from current
+as $$
+declare
+  v_move key_move;
+begin
+  perform assert_read_committed();
+  if current_setting('synchronous_commit') = 'off' then
+    perform set_config('synchronous_commit', 'on', true); -- what the other installation has written relies on it
+  end if;
+  select m.* into v_move from key_move m
+  where m.key = p_key and m.side = p_side and m.version = p_version and m.opened is null for update;
+  if not found then
+    raise exception 'there is no move % of key % with version %', p_side, p_key, p_version
+      using errcode = 'PQ005', hint = 'Another mover has ended it, or begun another one.';
+  end if;
+  if v_move.advanced < clock_timestamp() - interval '10 seconds' then
+    update key_move m set advanced = clock_timestamp() where m.key = p_key and m.side = p_side; -- its mover lives
+  end if;
+  return v_move;
+end
+$$;
+
+-- Notes in the old home that a key is to move, unless a move of it is under way. Returns the move that stands,
+-- {"side", "peer", "version"}, and the caller says whether it is its own. Null: the caller's routes are old.
+create function claim_move(p_key text, p_to integer, p_version bigint) returns jsonb
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+declare
+  v_move key_move;
+begin
+  perform from installation for update; -- a move that ends at this moment has ended, before the route is looked at
+  insert into key_move (key, side, peer, version, held)
+  select p_key, 'out', p_to, p_version, false
+  where not exists (
+    select from route r where r.key = p_key and r.version >= p_version
+      and not (r.version = p_version and r.installation = p_to and r.state = 'moving'))
+    and not exists (select from key_move m where m.key = p_key and m.opened is null)
+  on conflict (key, side) do nothing;
+  select m.* into v_move from key_move m where m.key = p_key and m.opened is null;
+  return case when found then jsonb_build_object('side', v_move.side, 'peer', v_move.peer, 'version', v_move.version) end;
+end
+$$;
+
+-- Takes back a claim before anything of its move was done. False: something was.
+create function drop_claim(p_key text, p_version bigint) returns boolean
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+begin
+  delete from key_move m where m.key = p_key and m.side = 'out' and m.version = p_version and m.seq is null;
+  return found;
+end
+$$;
+
+-- Holds a key in its new home, and writes the route to it. Returns the last number of a job before that, the same at
+-- each call. Enqueues that come by the new route come after, and so do their numbers.
+create function hold_key(p_key text, p_from integer, p_version bigint) returns bigint
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+declare
+  v_move key_move;
+begin
+  perform from installation for update;
+  insert into key_move (key, side, peer, version, held, seq)
+  select p_key, 'in', p_from, p_version, true, (select case when s.is_called then s.last_value else 0 end from queue_seq_seq s)
+  where not exists (
+    select from route r where r.key = p_key and r.version >= p_version and not (r.version = p_version and r.state = 'moving'))
+  on conflict (key, side) do update
+    set peer = excluded.peer, version = excluded.version, seq = excluded.seq, started = excluded.started, advanced = excluded.advanced, opened = null
+    where key_move.opened is not null;
+  v_move := assert_move(p_key, 'in', p_version);
+  perform set_route(p_key, i.number, p_version, p_from) from installation i;
+  return v_move.seq;
+end
+$$;
+
+-- Writes the route to the new home into the old one. Waits for enqueues of the key that are under way. p_seq: the
+-- answer of hold_key.
+create function leave_key(p_key text, p_version bigint, p_seq bigint) returns void
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+declare
+  v_move key_move := assert_move(p_key, 'out', p_version);
+begin
+  perform set_route(p_key, v_move.peer, p_version, i.number) from installation i;
+  update key_move m set seq = p_seq - (select case when s.is_called then s.last_value else 0 end from queue_seq_seq s)
+  where m.key = p_key and m.side = 'out' and m.seq is null;
+end
 $$;
 
 -- Ends a move in the old home, if none of the key's jobs is left. Returns ended; or what is left: slices, waiting (it
