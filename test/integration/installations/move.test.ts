@@ -211,6 +211,38 @@ test('a job on its way is known by its id, and its result comes from where it ra
   expect(await router.operator.jobs.get(job.id)).toMatchObject({ status: 'done' });
 });
 
+test('a hundred thousand, over queues and priorities, some delayed, and some large', async () => {
+  const old = nth(several.databases, 0);
+  await old.query(
+    `insert into pgqueue.queue (task, key, queue, priority, run_after, payload)
+     select 'hello', $1, 'q' || n % 3, n % 5, case when n % 10 = 0 then now() + interval '1 day' + n * interval '1 s' end, jsonb_build_object('n', n)
+     from generate_series(0, 99999) n`,
+    [key],
+  );
+  // 12 MiB of texts, which compress well: in more than one slice
+  await old.query(
+    `insert into pgqueue.queue (task, key, queue, payload)
+     select 'hello', $1, 'large', jsonb_build_object('n', 100000 + n, 'x', repeat('x', 300000)) from generate_series(1, 40) n`,
+    [key],
+  );
+  const digest = (number: number): Promise<readonly unknown[]> =>
+    nth(several.databases, number - 1).query(
+      `select queue, priority, count(*)::integer as jobs, count(run_after)::integer as delayed,
+              md5(string_agg(id || payload::text || coalesce(run_after::text, ''), ',' order by seq)) as digest
+       from pgqueue.queue where key = $1 group by queue, priority order by queue, priority`,
+      [key],
+    );
+  const before = await digest(1);
+  expect(await router.operator.keys.plan(key, { to: 'two' })).toMatchObject({ jobs: 100_040 });
+  const told: number[] = [];
+  const moved = await router.operator.keys.move(key, { to: 'two', onProgress: ({ jobs }) => void told.push(jobs) });
+  expect(moved).toMatchObject({ jobs: 100_040, known: 0, freed: 0 });
+  expect(told.length).toBeGreaterThan(50);
+  expect(await digest(2)).toEqual(before);
+  expect(await waitingIn(several)).toEqual([0, 100_040, 0]);
+  expect(await leftovers()).toEqual([]);
+}, 120_000);
+
 test('a unique key that is taken in the new home is given up by the job that comes', async () => {
   await router.producer.enqueue(task, { n: 1 }, { ...acme, uniqueKey: 'u' });
   const stop = new AbortController();

@@ -42,6 +42,26 @@ describe('the settings of a queue', () => {
     ]);
   });
 
+  test('a key that moves between installations', () => {
+    const snapshot = seen({}, { moving: ['a'] });
+    const plan = made.plan(snapshot, made.initial);
+    expect(plan.dispatch.map(({ id }) => id).toSorted()).toEqual(['job12', 'job13', 'job2', 'job3']);
+    expect(plan.held).toEqual({ mail: { moving: 2 }, free: { moving: 2 } });
+    expect(why(snapshot, jobs[0] as JobFacts)).toMatchObject([{ gate: 'moving', untilMs: null }]);
+  });
+
+  test('a rate of each key begins empty where a key has moved to', () => {
+    const mail = jobs.filter(({ queue }) => queue === 'mail');
+    const queues = { mail: { ...defaultQueue, keyRate: { perSecond: 1, burst: 2 } } };
+    const idle = aSnapshot({ queues, lanes: [], moving: ['a'] });
+    const { state } = made.plan(idle, made.initial);
+    const after = made.plan(aSnapshot({ queues, lanes: lanesOf(mail) }), state);
+    expect(after.dispatch.map(({ id }) => id)).toEqual(['job2', 'job3']);
+    expect(after).toMatchObject({ held: { mail: { key_rate: 2 } }, nextMs: nowMs + 1_000 });
+    const before = made.plan(aSnapshot({ queues, lanes: lanesOf(mail) }), made.initial);
+    expect(before.dispatch).toHaveLength(4);
+  });
+
   test('concurrency of the queue', () => {
     const inFlight = [1, 2].map((seq) => anItem({ seq: 90 + seq, queue: 'mail', key: `x${seq}` }));
     const snapshot = seen({ concurrency: 3 }, { inFlight });

@@ -300,3 +300,24 @@ function rangesUnmoved({ ranges }: LaneCursors): LaneCursors['ranges'] {
     return kept.length === 0 ? asked : { q: { k: kept } };
   };
 }
+
+test('a cursor moves on over jobs that came from another installation, whose numbers are below 0', () => {
+  const cursors = createLaneCursors();
+  const from = (seq: number): readonly { readonly id: string; readonly priority: number; readonly seq: number }[] =>
+    Array.from({ length: 20 }, (_, n) => ({ id: `job${seq + n}`, priority: 0, seq: seq + n }));
+  const rangesOf = (nowMs: number) => cursors.ranges(nowMs, createFlying([]))['q']?.['k'] ?? whole;
+  expect(cursors.passed(lane, 0)).toBe(Number.MIN_SAFE_INTEGER);
+  for (const seq of [-50, -30, -10]) {
+    cursors.went(lane, from(seq), () => false);
+    expect(cursors.passed(lane, 0)).toBe(seq + 19);
+    // nothing behind the cursor is left out, also when late commits are looked for
+    for (const nowMs of [0, 10_000]) {
+      const read = rangesOf(nowMs).some(
+        ([priority, after, toPriority, , moved]) =>
+          !moved && (priority < 0 || (priority === 0 && after < seq + 20)) && toPriority >= 0,
+      );
+      expect(read).toBe(true);
+    }
+    cursors.saw({ rows: [], enqueuers: [], nowMs: 10_000, tookMs: 1 });
+  }
+});

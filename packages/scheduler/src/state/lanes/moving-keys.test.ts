@@ -1,0 +1,27 @@
+import { expect, test } from 'vitest';
+import { createMovingKeys } from './moving-keys.ts';
+
+test('a key is held until it is seen that its move is over; its lanes are then read from their beginning', () => {
+  const dropped: string[] = [];
+  const wanted: string[] = [];
+  const lane = (queue: string, key: string) => ({ queue, key, jobs: [], more: false, retryDueMs: null, fresh: true });
+  const moving = createMovingKeys({
+    laneCache: {
+      lanes: () => [lane('a', 'k'), lane('a', 'other'), lane('b', 'k')],
+      want: (lanes) => wanted.push(...[...lanes].map(([name]) => name)),
+    },
+    cursors: { drop: (name) => dropped.push(name) },
+  });
+  moving.saw(null);
+  expect([moving.held(), moving.over()]).toEqual([[], []]);
+  moving.saw([{ key: 'k', over: false }]);
+  expect([moving.held(), moving.over(), wanted, dropped]).toEqual([['k'], [], [], []]);
+  moving.saw([{ key: 'k', over: true }]);
+  expect([moving.held(), moving.over()]).toEqual([['k'], ['k']]);
+  expect([wanted, dropped]).toEqual([
+    ['1:ak', '1:bk'],
+    ['1:ak', '1:bk'],
+  ]);
+  moving.saw(undefined);
+  expect([moving.held(), moving.over()]).toEqual([[], []]);
+});
