@@ -235,7 +235,10 @@ test('a hundred thousand, over queues and priorities, some delayed, and some lar
   const before = await digest(1);
   expect(await router.operator.keys.plan(key, { to: 'two' })).toMatchObject({ jobs: 100_040 });
   const told: number[] = [];
-  const moved = await router.operator.keys.move(key, { to: 'two', onProgress: ({ jobs }) => void told.push(jobs) });
+  const moved = await router.operator.keys.move(key, {
+    to: 'two',
+    onProgress: ({ jobs }) => void told.push(jobs),
+  });
   expect(moved).toMatchObject({ jobs: 100_040, known: 0, freed: 0 });
   expect(told.length).toBeGreaterThan(50);
   expect(await digest(2)).toEqual(before);

@@ -303,7 +303,9 @@ function rangesUnmoved({ ranges }: LaneCursors): LaneCursors['ranges'] {
 
 test('a cursor moves on over jobs that came from another installation, whose numbers are below 0', () => {
   const cursors = createLaneCursors();
-  const from = (seq: number): readonly { readonly id: string; readonly priority: number; readonly seq: number }[] =>
+  const from = (
+    seq: number,
+  ): readonly { readonly id: string; readonly priority: number; readonly seq: number }[] =>
     Array.from({ length: 20 }, (_, n) => ({ id: `job${seq + n}`, priority: 0, seq: seq + n }));
   const rangesOf = (nowMs: number) => cursors.ranges(nowMs, createFlying([]))['q']?.['k'] ?? whole;
   expect(cursors.passed(lane, 0)).toBe(Number.MIN_SAFE_INTEGER);

@@ -4,7 +4,14 @@ import { createMovingKeys } from './moving-keys.ts';
 test('a key is held until it is seen that its move is over; its lanes are then read from their beginning', () => {
   const dropped: string[] = [];
   const wanted: string[] = [];
-  const lane = (queue: string, key: string) => ({ queue, key, jobs: [], more: false, retryDueMs: null, fresh: true });
+  const lane = (queue: string, key: string) => ({
+    queue,
+    key,
+    jobs: [],
+    more: false,
+    retryDueMs: null,
+    fresh: true,
+  });
   const moving = createMovingKeys({
     laneCache: {
       lanes: () => [lane('a', 'k'), lane('a', 'other'), lane('b', 'k')],
