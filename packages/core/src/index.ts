@@ -112,6 +112,7 @@ export type {
   Hold,
   Needs,
   Policy,
+  Leading,
   Preparation,
   SavedPart,
   Watch,

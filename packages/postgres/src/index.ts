@@ -22,6 +22,8 @@ export type { Breach, Invariant } from './operator/doctor/invariants.ts';
 export type { StepWait, WaitingStep } from './operator/explain/flow-waits.ts';
 export type { FlowExplanation, FlowRetry, FlowsOperator } from './operator/flows.ts';
 export type { InstallationOperator } from './operator/installation.ts';
+export type { PartOf, SharedLimitsOperator } from './operator/shared-limits.ts';
+export type { SharedLimit, SharedPart } from './statements/shared-limits.ts';
 export type { InstallationIdentity } from './statements/installation.ts';
 export type { CancelAllOptions, CancelledJobs, JobCount, UnfinishedFilter } from './operator/cancel-all.ts';
 export type { JobsOperator, Verdicts, WaitOptions } from './operator/jobs.ts';

@@ -53,6 +53,9 @@ export {
   readMoves,
   receiveJobs,
 } from './statements/moves.ts';
+export { aLimitName, textOf } from './operator/shared-limits.ts';
+export type { LeasedPart, LeaseRequest } from './statements/shared-limits.ts';
+export { leaseLimit, readLeading, readSharedLimits } from './statements/shared-limits.ts';
 export type { Remedies } from './operator/explain/reasons.ts';
 export { keyText, rateText, reasonText } from './operator/explain/reasons.ts';
 export type { ShareOptions } from './operator/share.ts';

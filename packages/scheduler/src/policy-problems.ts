@@ -17,6 +17,7 @@ const preparation: Shape<Preparation> = {
   name: aText({ max: 100 }),
   everyMs: aNumber({ min: 10, max: 86_400_000 }),
   deadlineMs: aNumber({ min: 1, max: 600_000 }),
+  validMs: optional(aNumber({ min: 1, max: 86_400_000 })),
   fetch: aFunction,
 };
 

@@ -220,7 +220,7 @@ function run(database: Database, settings: Settings, { connectionString, lone, b
     onWork: () => ticks.wake(),
   });
   const flows: FlowLoop = startFlowLoop({ database, settings, ...election, onWork: () => ticks.wake() });
-  const planner = createPlanner({ ...settings, onPrepared: () => ticks.wake() });
+  const planner = createPlanner({ ...settings, term: election.term, onPrepared: () => ticks.wake() });
   const health = createHealthWatch({ database, ...settings, needed: planner.needs.health === true });
   const reporting = startReporting(database, settings, planner);
   const dispatcher = createDispatcher({

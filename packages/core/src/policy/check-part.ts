@@ -12,6 +12,7 @@ export const aName: Rule = aText({ max: 100 });
 const preparation: Shape<Omit<Preparation, 'name'>> = {
   everyMs: aNumber({ min: 10, max: 86_400_000 }),
   deadlineMs: aNumber({ min: 1, max: 600_000 }),
+  validMs: optional(aNumber({ min: 1, max: 86_400_000 })),
   fetch: aFunction,
 };
 

@@ -39,7 +39,23 @@ export interface Preparation {
    * last value stays.
    */
   readonly deadlineMs: number;
-  readonly fetch: (signal: AbortSignal) => Promise<Json>;
+  /**
+   * Milliseconds after the start of its fetch at which a value is dropped, by this process's monotonic clock: gates then
+   * see none, as before the first fetch. Default: a value stays until the next one.
+   */
+  readonly validMs?: number;
+  /** `leading`: undefined for a policy that dispatches nothing, such as a shadow. */
+  readonly fetch: (signal: AbortSignal, leading?: Leading) => Promise<Json>;
+}
+
+/** The leader that fetches a value. */
+export interface Leading {
+  /** Its name, which no other leader has. */
+  readonly leader: string;
+  /** Number of its term, greater than those before. */
+  readonly epoch: number;
+  /** State of the gate or order after its last written plan; undefined: it keeps none. */
+  readonly state: Json | undefined;
 }
 
 /**

@@ -28,7 +28,7 @@ export function withAudit(database: Database, operator: Operator, actor: Actor):
       const value = await work();
       return { value, result: resultOf(value) };
     });
-  const { queues, nodes, schedules, installation, doctor } = operator;
+  const { queues, nodes, schedules, installation, limits, doctor } = operator;
   return {
     ...operator,
     jobs: auditedJobs(operator.jobs, note),
@@ -83,6 +83,16 @@ export function withAudit(database: Database, operator: Operator, actor: Actor):
           () => installation.init(identity),
           (outcome) => ({ outcome }),
         ),
+    },
+    limits: {
+      ...limits,
+      forfeit: (part) =>
+        note(
+          { action: 'limit.forfeit', target: part?.limit, details: { installation: part?.installation } },
+          () => limits.forfeit(part),
+          (result) => result,
+        ),
+      remove: (limit) => note({ action: 'limit.remove', target: limit }, () => limits.remove(limit)),
     },
     doctor: (options) =>
       options?.mend === true

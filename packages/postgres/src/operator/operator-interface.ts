@@ -14,6 +14,7 @@ import type { Diagnosis } from './doctor/doctor.ts';
 import type { JobExplanation } from './explain/explain.ts';
 import type { FlowsOperator } from './flows.ts';
 import type { InstallationOperator } from './installation.ts';
+import type { SharedLimitsOperator } from './shared-limits.ts';
 import type { JobsOperator } from './jobs.ts';
 import type { Status } from './status.ts';
 import type { Top } from './top.ts';
@@ -106,6 +107,7 @@ export interface Operator {
     readonly runNow: (name: string) => Promise<string>;
   };
   readonly installation: InstallationOperator;
+  readonly limits: SharedLimitsOperator;
   readonly status: () => Promise<Status>;
   /**
    * Same as `status`, with the keys that have the most jobs, the jobs that have run the longest, and the

@@ -37,6 +37,7 @@ import { answerWithinMs, askLeader } from './explain/ask.ts';
 import { explainJob } from './explain/explain.ts';
 import { operateFlows } from './flows.ts';
 import { operateInstallation } from './installation.ts';
+import { operateSharedLimits } from './shared-limits.ts';
 import { operateJobs } from './jobs.ts';
 import { readStatus } from './status.ts';
 import { readTop } from './top.ts';
@@ -95,6 +96,7 @@ export function operatorOf(database: Database, codec?: Codec): Operator {
     },
     schedules: operateSchedules(database, codec),
     installation: operateInstallation(database),
+    limits: operateSharedLimits(database),
     status: () => readStatus(database),
     top: (options) => readTop(database, options),
     explain: (id, { waitMs = answerWithinMs } = {}) =>

@@ -20,8 +20,14 @@ export interface Member {
   readonly close: () => Promise<void>;
 }
 
-/** @param alone it is the only one that the router knows: it may have no number */
-export function createMember(installation: Installation, { alone }: { readonly alone: boolean }): Member {
+/**
+ * @param options `alone`: it is the only one that the router knows, and may have no number; `queryTimeoutMs`: of its
+ * statements, default 10 s
+ */
+export function createMember(
+  installation: Installation,
+  { alone, queryTimeoutMs = 10_000 }: { readonly alone: boolean; readonly queryTimeoutMs?: number },
+): Member {
   const { connectionString, schema } = installation;
   const open = (limits: { readonly connectionsMax: number; readonly queryTimeoutMs: number }): Database =>
     openDatabase({
@@ -30,7 +36,7 @@ export function createMember(installation: Installation, { alone }: { readonly a
       applicationName: 'pgqueue router',
       ...limits,
     });
-  const database = open({ connectionsMax: 2, queryTimeoutMs: 10_000 });
+  const database = open({ connectionsMax: 2, queryTimeoutMs });
   let patient: Database | undefined;
   let checked: Promise<void> | undefined;
 

@@ -1,6 +1,7 @@
 import type {
   Explanation,
   Json,
+  Leading,
   Needs,
   Observer,
   Policy,
@@ -10,7 +11,7 @@ import type {
   Snapshot,
   Written,
 } from '@pgqueue/core';
-import { policy as compose, turns } from '@pgqueue/core';
+import { policy as compose, own, turns } from '@pgqueue/core';
 import { isGuarded } from '@pgqueue/core/internal';
 import type { CleanPlan } from './validate-plan.ts';
 import { completePlan } from './validate-plan.ts';
@@ -86,6 +87,8 @@ export interface PlannerOptions {
   readonly observe: Observer;
   /** Called when a new value was fetched, since jobs may have waited for it. */
   readonly onPrepared?: () => void;
+  /** Returns the term of this scheduler, as preparations are told it. Default: it has none. */
+  readonly term?: () => Omit<Leading, 'state'> | undefined;
   /** Monotonic clock in milliseconds. Default: performance.now. */
   readonly clock?: () => number;
 }
@@ -125,12 +128,19 @@ export function createPlanner(options: PlannerOptions): Planner {
     live: policy.name,
     observe,
   });
-  const preparing = createPreparing({ ...running, ...(onPrepared === undefined ? {} : { onPrepared }) });
   const savable = (part: string, value: Json): boolean => canBeSaved(live, part, value);
   const saving = createSaving({ softParts: policy.softParts ?? [], clock, savable });
   let state = policy.initial;
   let pending: Pending | undefined;
   let lanes: Snapshot['lanes'] = [];
+  const preparing = createPreparing({
+    ...running,
+    ...(onPrepared === undefined ? {} : { onPrepared }),
+    leading: (part) => {
+      const term = options.term?.();
+      return term === undefined ? undefined : { ...term, state: own(state, part) };
+    },
+  });
 
   const end = (written: Written | null): void => {
     if (pending !== undefined) shadow?.see(pending.snapshot, pending.plan, written);

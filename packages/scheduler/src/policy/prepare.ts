@@ -1,4 +1,4 @@
-import type { Json, Policy, Preparation, Prepared } from '@pgqueue/core';
+import type { Json, Leading, Policy, Preparation, Prepared } from '@pgqueue/core';
 import { asError, runWithin } from './time-limit.ts';
 import type { Faults } from './faults.ts';
 import { freezeAll } from '../freeze.ts';
@@ -25,6 +25,8 @@ export interface PreparingOptions {
   readonly budgetMs: number;
   readonly faults: Faults;
   readonly onPrepared?: () => void;
+  /** Returns the leader for which a value is fetched. Default: none, for a policy that dispatches nothing. */
+  readonly leading?: (part: string) => Leading | undefined;
   readonly clock: () => number;
 }
 
@@ -67,7 +69,7 @@ export function createPreparing(options: PreparingOptions): Preparing {
     prepared: (nowMs) => {
       const values: Record<string, Prepared> = {};
       for (const { preparation, value } of all) {
-        if (value === undefined) continue;
+        if (value === undefined || options.clock() - value.at >= (preparation.validMs ?? Infinity)) continue;
         value.prepared ??= Object.freeze({ value: value.json, atMs: nowMs - (options.clock() - value.at) });
         values[preparation.name] = value.prepared;
       }
@@ -94,7 +96,7 @@ async function run(fetching: Fetching, options: PreparingOptions): Promise<void>
   const at = clock();
   const outcome = stuck
     ? new Error('the last fetch has still not ended, though it was aborted: it does not heed its signal')
-    : await fetchOnce(fetching, abort, options.budgetMs);
+    : await fetchOnce(fetching, abort, options);
   // stopped or restarted meanwhile
   if (fetching.abort !== abort) return;
   let waitMs = preparation.everyMs - (clock() - at);
@@ -116,10 +118,10 @@ async function run(fetching: Fetching, options: PreparingOptions): Promise<void>
 async function fetchOnce(
   fetching: Fetching,
   abort: AbortController,
-  budgetMs: number,
+  { budgetMs, leading }: PreparingOptions,
 ): Promise<Error | { readonly json: Json }> {
-  const { fetch, deadlineMs } = fetching.preparation;
-  const begun = runWithin(budgetMs, () => fetch(abort.signal));
+  const { name, fetch, deadlineMs } = fetching.preparation;
+  const begun = runWithin(budgetMs, () => fetch(abort.signal, leading?.(name)));
   if (begun.kind === 'overran') {
     void Promise.resolve(begun.late).catch(() => {}); // unheard, its rejection would end the process
     return new Error(`fetch did not return a promise within ${budgetMs} ms`);

@@ -1,0 +1,177 @@
+import type { Json, Leading, Preparation } from '@pgqueue/core';
+import { PgQueueError } from '@pgqueue/core';
+import type { Grant, SharedFlow, SharedUse } from '@pgqueue/core/internal';
+import { leaseLimit, readLeading, readSharedLimits, sqlState, textOf } from '@pgqueue/postgres/internal';
+import type { Member } from '../installations/member.ts';
+import type { Connections } from './connections.ts';
+
+/** Length of a lease, and time between two renewals, in milliseconds. */
+export const leaseMs = 5_000;
+export const renewMs = 1_000;
+
+/** Size of a limit. `perSecond` null: it is a concurrency; else `size` is the burst. */
+export interface LimitSize {
+  readonly size: number;
+  readonly perSecond: number | null;
+}
+
+/** One limit, as the scheduler of one installation asks for its part. */
+export interface LeasingOptions {
+  readonly connections: Connections;
+  readonly name: string;
+  readonly home: string;
+  readonly self: string;
+  readonly size: LimitSize;
+}
+
+type MemberOf = (name: string) => Member;
+
+/** What a leader asks with. */
+interface Asked {
+  readonly memberOf: MemberOf;
+  readonly leading: Leading;
+}
+
+/**
+ * Creates the fetch of a shared limit's gate: tells the home what the gate's state says, and fetches the next part.
+ *
+ * The home gives a smaller part's difference to others only when the state has told its number back. So answers and
+ * requests may be lost, late or in another order, and a frozen leader of an earlier term changes nothing: its requests
+ * are refused once a later leader has asked, and before that, none has dispatched.
+ */
+export function createLeasing(options: LeasingOptions): Preparation['fetch'] {
+  const { connections, name, home, self, size } = options;
+  const wants = size.perSecond === null ? wantsOfUse : createWantsOfFlow(size.size, size.perSecond);
+  /** Term in which this process has made sure that it leads `self`, and that the limit has one home. */
+  let checkedEpoch: number | undefined;
+
+  const lease = async (asked: Asked): Promise<Grant> => {
+    const { memberOf, leading } = asked;
+    if (checkedEpoch !== leading.epoch) await checkTerm(options, asked);
+    checkedEpoch = leading.epoch;
+    const own = memberOf(self);
+    const keeper = memberOf(home);
+    const state = (leading.state ?? {}) as Partial<SharedUse & SharedFlow>;
+    const answer = await refusing(options, () =>
+      keeper.run(() =>
+        leaseLimit(keeper.database, {
+          limit: name,
+          installation: own.installation.number,
+          epoch: leading.epoch,
+          ...size,
+          seen: state.number ?? 0,
+          inFlight: state.inFlight ?? 0,
+          wants: wants(leading),
+          leaseMs,
+        }),
+      ),
+    );
+    const { leads, nowMs } = await own.run(() => readLeading(own.database, leading));
+    if (!leads) throw notLeading(self);
+    return { ...answer, fromMs: nowMs };
+  };
+
+  return (signal, leading) =>
+    heeding(signal, () =>
+      connections.use<Json>((memberOf) =>
+        leading === undefined ? look(options, memberOf) : lease({ memberOf, leading }),
+      ),
+    );
+}
+
+/**
+ * Makes sure, once a term, that this scheduler leads the installation that it leases for, and that no other
+ * installation keeps a limit of this name. One that does not answer is left out: `installations check` tells two homes.
+ */
+async function checkTerm(
+  { connections, name, home, self }: LeasingOptions,
+  { memberOf, leading }: Asked,
+): Promise<void> {
+  const own = memberOf(self);
+  if (!(await own.run(() => readLeading(own.database, leading))).leads) throw notLeading(self);
+  const others = connections.names.filter((one) => one !== home).map(memberOf);
+  const kept = await Promise.allSettled(
+    others.map((member) => member.run(() => readSharedLimits(member.database))),
+  );
+  for (const [index, answer] of kept.entries()) {
+    if (answer.status === 'rejected' || !answer.value.some((limit) => limit.name === name)) continue;
+    const other = others[index]?.installation.name ?? '';
+    throw new PgQueueError(
+      'configuration',
+      `shared limit ${name} has its home in ${other}, and here it is ${home}: name the same home everywhere, or remove the limit in ${other} first`,
+    );
+  }
+}
+
+function notLeading(self: string): PgQueueError {
+  return new PgQueueError(
+    'configuration',
+    `this scheduler does not lead installation ${self}: is self the name of another one?`,
+  );
+}
+
+/** Runs a lease, and says in the refusal of the home what to do. */
+async function refusing<Result>(
+  { name, home }: LeasingOptions,
+  lease: () => Promise<Result>,
+): Promise<Result> {
+  try {
+    return await lease();
+  } catch (error) {
+    const cause = error instanceof Error ? (error.cause ?? error) : error;
+    if (sqlState(error) !== '55000' && sqlState(error) !== 'PQ002') throw error;
+    throw new PgQueueError('configuration', `${home} refuses shared limit ${name}: ${textOf(cause)}`, {
+      cause: error,
+    });
+  }
+}
+
+/** Part of this installation now, for a policy that dispatches nothing. */
+async function look({ name, home, self, size }: LeasingOptions, memberOf: MemberOf): Promise<Grant> {
+  const { database, run } = memberOf(home);
+  const limits = await run(() => readSharedLimits(database));
+  const { number } = memberOf(self).installation;
+  const part = limits
+    .find((limit) => limit.name === name)
+    ?.parts.find(({ installation }) => installation === number);
+  return { number: 0, part: part?.part ?? 0, rate: part?.perSecond ?? 0, ...size, fromMs: 0 };
+}
+
+/** Spare part that an installation keeps whose jobs are not held, so that a few more need not wait: a quarter. */
+const spare = 1.25;
+
+/** Part of a concurrency that the installation could use; null: jobs wait for it. */
+function wantsOfUse({ state }: Leading): number | null {
+  const { inFlight = 0, held = false } = (state ?? {}) as Partial<SharedUse>;
+  if (held) return null;
+  return inFlight === 0 ? 0 : Math.max(inFlight + 1, Math.ceil(inFlight * spare));
+}
+
+/** Returns a function that measures the part of a rate that the installation uses, from one call to the next. */
+function createWantsOfFlow(size: number, perSecond: number): (leading: Leading) => number | null {
+  let last: { readonly epoch: number; readonly taken: number; readonly at: number } | undefined;
+  return ({ epoch, state }) => {
+    const { taken = 0, held = false } = (state ?? {}) as Partial<SharedFlow>;
+    const before = last?.epoch === epoch ? last : undefined;
+    const at = performance.now();
+    last = { epoch, taken, at };
+    if (held) return null;
+    if (before === undefined || taken <= before.taken || perSecond === 0) return 0;
+    const used = (taken - before.taken) / ((at - before.at) / 1_000) / perSecond;
+    return Math.min(size, Math.max(1, Math.ceil(size * used * spare)));
+  };
+}
+
+/** Runs work, and rejects as soon as the signal aborts. The work ends by the time limit of its statements. */
+async function heeding<Result>(signal: AbortSignal, work: () => Promise<Result>): Promise<Result> {
+  let stop: (() => void) | undefined;
+  const aborted = new Promise<never>((_, reject) => {
+    stop = () => reject(signal.reason as Error);
+    signal.addEventListener('abort', stop, { once: true });
+  });
+  try {
+    return await Promise.race([work(), aborted]);
+  } finally {
+    if (stop !== undefined) signal.removeEventListener('abort', stop);
+  }
+}
