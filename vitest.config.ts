@@ -39,7 +39,7 @@ const failover = ['test/integration/failover/*.test.ts'];
  */
 const slow = [
   ...under(
-    ...['cli', 'executables', 'limits', 'models', 'nodes', 'plans'].map((folder) => `integration/${folder}`),
+    ...['cli', 'executables', 'limits', 'models', 'nodes', 'plans', 'shared-limits'].map((folder) => `integration/${folder}`),
   ),
   ...under('conformance', 'docs'),
   ...under('integration/clients'),
@@ -48,7 +48,7 @@ const slow = [
 
 /** The same of what comes only after many seconds; on one version. */
 const long = [
-  'test/integration/{connections/{dead-ends,settings-matrix},limits/{rate,sweep},nodes/{demo,found-sooner,takeover},plans/pinned-late,scheduler/behind}.test.ts',
+  'test/integration/{connections/{dead-ends,settings-matrix},limits/{rate,sweep},nodes/{demo,found-sooner,takeover},plans/pinned-late,scheduler/behind,shared-limits/uneven}.test.ts',
 ];
 
 /**

@@ -57,6 +57,10 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     'index + 1': 'the number of a parameter',
     parameters: 'casts of $1, $2, …',
   },
+  'postgres/src/operator/shared-limits.ts': {
+    message: 'in a message: the server’s own',
+    hint: 'in a message: the server’s own',
+  },
   'router/src/operator/every.ts': {
     what: 'in a message',
     done: 'in a message: names of installations',

@@ -4,6 +4,7 @@ export type { KeysOperator, MoveKeyOptions, MoveOptions, RebalanceOptions } from
 export type { KeyMoved } from './move/move.ts';
 export type { FailedMove, MovePlan, PlannedMove, Rebalanced } from './move/rebalance.ts';
 export type { MoveProgress } from './move/steps.ts';
+export type { LimitPart, LimitStatus, RouterLimits } from './limits/limits-of.ts';
 export type { SharedLimitOptions, SharedLimitsOptions } from './limits/shared-limits.ts';
 export { sharedLimits } from './limits/shared-limits.ts';
 export type { Checked, CheckedInstallation, Misfit } from './operator/check.ts';

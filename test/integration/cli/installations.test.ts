@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { defineTask } from '@pgqueue/core';
-import { setRoute } from '@pgqueue/postgres/internal';
+import { leaseLimit, setRoute } from '@pgqueue/postgres/internal';
 import { createRouter, homeOf } from '@pgqueue/router';
 import { afterAll, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
@@ -202,6 +202,55 @@ describe('over several', () => {
     const listed = await pgqueue('installations', 'list');
     expect(listed.stdout).toMatch(/^1 +uno +another one/m);
     expect(listed.stdout).toMatch(/^3 +three +active +1 +[+-]?\d+ ms +1$/m);
+  });
+
+  test('shared limits are shown with the part of each, and a part can be forfeited', async () => {
+    expect(await pgqueue('installations', 'limits')).toMatchObject({ code: 0, stdout: 'no shared limits\n' });
+    const home = nth(several.databases, 1);
+    const lease = (limit: string, installation: number, perSecond: number | null): Promise<unknown> =>
+      leaseLimit(home, {
+        ...{ limit, installation, epoch: 1, size: 50, perSecond, seen: 0 },
+        ...{ inFlight: perSecond === null ? 7 : 0, wants: 12, leaseMs: 60_000 },
+      });
+    await lease('api', 1, null);
+    await lease('api', 3, null);
+    await lease('texts', 3, 100);
+    const status = await pgqueue('status');
+    expect(status.stdout).toMatch(/^SHARED LIMIT +HOME +SIZE +IN FLIGHT +PARTS$/m);
+    expect(status.stdout).toMatch(/^api +two +50 +14 +one 12, three 12$/m);
+    expect(status.stdout).toMatch(/^texts +two +100\/s, burst 50 +- +three 12$/m);
+    const limits = await pgqueue('installations', 'limits');
+    expect(limits.stdout).toMatch(/^api +two +50 +one +12 +12 +7 +leased$/m);
+    expect(limits.stdout).toMatch(/^texts +two +100\/s, burst 50 +three +12, 24\/s +12 +- +leased$/m);
+
+    expect(await pgqueue('installations', 'forfeit', 'api', 'one')).toMatchObject({
+      code: 78,
+      stderr: expect.stringContaining('leased its part of shared limit api less than a minute ago') as string,
+    });
+    await home.query(
+      `update pgqueue.shared_limit_part set expires = clock_timestamp() - interval '2 minutes' where installation = 1`,
+      [],
+    );
+    expect((await pgqueue('status')).stdout).toMatch(/one 12 \(silent, keeps 12\), three 12$/m);
+    const checked = await pgqueue('installations', 'check');
+    expect(checked).toMatchObject({
+      code: 1,
+      stdout: expect.stringContaining('run "pgqueue installations forfeit api one"') as string,
+    });
+    expect(await pgqueue('installations', 'forfeit', 'api', 'one')).toMatchObject({
+      code: 0,
+      stdout: 'one gave back its part of api: 12\n',
+    });
+    expect(await pgqueue('installations', 'check')).toMatchObject({ code: 0 });
+    expect(await pgqueue('installations', 'forfeit', 'nothing', 'one')).toMatchObject({ code: 1 });
+    expect(await pgqueue('installations', 'remove-limit', 'texts')).toMatchObject({ code: 78 });
+    await home.query(`update pgqueue.shared_limit_part set expires = '-infinity'`, []);
+    expect(await pgqueue('installations', 'remove-limit', 'texts')).toMatchObject({
+      code: 0,
+      stdout: 'removed shared limit texts\n',
+    });
+    const lines = await home.query('select from pgqueue.audit where action like $1', ['limit.%']);
+    expect(lines.length).toBeGreaterThan(0);
   });
 });
 

@@ -121,6 +121,8 @@ test('every command refuses an option that it does not know', async () => {
       'schedules set': ['--cron', '* * * * *', '--task', 'x'],
       'installations init': ['--number', '1', '--name', 'x'],
       'keys move': ['--to', 'x'],
+      'installations forfeit': ['api', 'one'],
+      'installations remove-limit': ['api'],
     };
     const { code, stdout, stderr } = await parseCli([...command, ...(needs[name] ?? needed), '--nonsense']);
     expect({ name, code, stdout, stderr }).toEqual({
@@ -160,7 +162,7 @@ describe('wrong configuration is 78', () => {
       ...Object.fromEntries(['pause', 'resume', 'remove'].map((verb) => [`schedules ${verb}`, ['x']])),
     };
     // databases of a list of installations are named in its file
-    const across = ['list', 'check', 'drain', 'rebalance'].map((verb) => `installations ${verb}`);
+    const across = ['list', 'check', 'drain', 'rebalance', 'limits', 'forfeit', 'remove-limit'].map((verb) => `installations ${verb}`);
     const without = ['dev', 'simulate', 'tasks', 'keys move', ...across];
     const withDatabase = commands.filter((command) => !without.includes(command.join(' ')));
     try {

@@ -149,6 +149,13 @@ const ofOperator: Calls = {
     () => operator.installation.init({ number: x, name: 'a' }),
     () => operator.installation.init({ number: 1, name: x }),
   ],
+  'limits.list': () => [() => operator.limits.list()],
+  'limits.forfeit': (x) => [
+    () => operator.limits.forfeit(x),
+    () => operator.limits.forfeit({ limit: x, installation: 1 }),
+    () => operator.limits.forfeit({ limit: 'a', installation: x }),
+  ],
+  'limits.remove': (x) => [() => operator.limits.remove(x)],
   status: () => [() => operator.status()],
   top: (x) => ['keys', 'slowest'].map((name) => () => operator.top({ [name]: x })),
   explain: (x) => [

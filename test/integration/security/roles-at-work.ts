@@ -25,6 +25,8 @@ export const statements: Readonly<
       `select key_taken(array['00000000-0000-8000-8000-000000000001'::uuid])`,
     ],
     cannot: [
+      `select * from lease_limit('api', 1, 1, 10, null, 0, 0, null, 5000)`,
+      'select * from shared_limit',
       'select payload from queue',
       'select checkpoint from queue',
       `insert into queue (task, checkpoint) values ('hello', '{}')`,
@@ -70,6 +72,8 @@ export const statements: Readonly<
       `select * from lead('l', 1000), lateral answer_explain('l', epoch, 1, '{}')`,
       `select * from lead('l', 1000), lateral end_holds('l', epoch, array['k'])`,
       'select open_explains(0)',
+      `select * from lease_limit('api', 1, 1, 10, null, 0, 0, null, 5000)`,
+      'select * from shared_limit, shared_limit_part',
       `select count_behind('{q}', '{k}', '{0}', '{0}', 10), wanted_slots()`,
       `select waiting_job(${id})`,
       `select wait_facts(${id}, 1)`,
@@ -78,6 +82,9 @@ export const statements: Readonly<
       `select * from lead('l', 1000), lateral dispatch('l', epoch, '{}', '{}', '{"pool": "p", "parts": {}}', false)`,
     ],
     cannot: [
+      `select forfeit_part('api', 1)`,
+      `select remove_limit('api')`,
+      'update shared_limit_part set part = 1',
       'select incarnation from node',
       'select * from queue',
       'delete from work_queue',
@@ -122,6 +129,7 @@ export const statements: Readonly<
       'select id, state, tasks from node',
     ],
     cannot: [
+      `select * from lease_limit('api', 1, 1, 10, null, 0, 0, null, 5000)`,
       'select incarnation from node',
       `select h.* from node n, held_leases(n.id, n.incarnation) h`,
       `select leave_node(n.id, n.incarnation) from node n`,
@@ -153,6 +161,7 @@ export const statements: Readonly<
   },
   viewer: {
     can: [
+      'select * from shared_limit, shared_limit_part',
       'select * from job',
       'select * from queue_status',
       'select * from overview',
@@ -178,6 +187,7 @@ export const statements: Readonly<
       `select wait_facts(${id}, 1)`,
     ],
     cannot: [
+      `select * from lease_limit('api', 1, 1, 10, null, 0, 0, null, 5000)`,
       'select incarnation from node',
       'select payload from queue',
       'select checkpoint from queue',
@@ -214,6 +224,7 @@ export const statements: Readonly<
   },
   operator: {
     can: [
+      'select * from shared_limit, shared_limit_part',
       `select init_installation(1, 'a'), set_route('k', 2, 1), at_home(array['j'], array[0])`,
       `select init_installation(1, 'a'), claim_move('m', 3, 9), leave_key('m', 9, 0), hand_over('m', 9, null, 9, true)`,
       `select next_slice('m', null), forget_slice('m', ${id}), count_key('m'), keys_here('', 9), drop_claim('m', 9)`,
@@ -248,6 +259,8 @@ export const statements: Readonly<
       'select * from audit',
     ],
     cannot: [
+      `select * from lease_limit('api', 1, 1, 10, null, 0, 0, null, 5000)`,
+      'update shared_limit set size = 1',
       `insert into audit (actor, via, db_user, action) values ('me', 'cli', 'me', 'x')`,
       `update audit set actor = 'you'`,
       'delete from audit',

@@ -27,7 +27,7 @@ export const rights: Readonly<
   },
   scheduler: {
     functions:
-      'advance_flows answer_explain ask_explain behind count_activity count_behind dispatch end_holds expire fire_schedule item_facts items_behind job_traces key_numbers lead lose_nodes maintain_history missing_nodes note_missing_nodes open_explains promote queue_numbers reap report resign set_feed stop_jobs take_back take_explain tick tick_due tick_state trim_flows trim_history uuid_v7 wait_facts waiting_job waiting_tasks wanted_slots watch_leader',
+      'advance_flows answer_explain ask_explain behind count_activity count_behind dispatch end_holds expire fire_schedule item_facts items_behind job_traces key_numbers lead lease_limit lose_nodes maintain_history missing_nodes note_missing_nodes open_explains promote queue_numbers reap report resign set_feed stop_jobs take_back take_explain tick tick_due tick_state trim_flows trim_history uuid_v7 wait_facts waiting_job waiting_tasks wanted_slots watch_leader',
     tables: {
       job: 'select',
       installation: 'select',
@@ -41,6 +41,8 @@ export const rights: Readonly<
       schedule: 'select',
       scheduler_lease: 'select',
       scheduler_report: 'select',
+      shared_limit: 'select',
+      shared_limit_part: 'select',
     },
   },
   worker: {
@@ -85,6 +87,8 @@ export const rights: Readonly<
       schedule_slot: 'select',
       scheduler_lease: 'select',
       scheduler_report: 'select',
+      shared_limit: 'select',
+      shared_limit_part: 'select',
       work_item:
         'select(cancelled dispatched id lock_key lock_timeout pool position progress started task together version)',
       work_queue:
@@ -93,7 +97,7 @@ export const rights: Readonly<
   },
   operator: {
     functions:
-      'amend ask_explain at_home cancel cancel_flow check_job claim_move count_key drop_claim enqueue_scheduled enqueue_unique erase finish_move fits flow_results flow_state forget_slice hand_over hold_key init_installation job_result key_numbers keys_here leave_key maintain_history next_slice note_action note_result open_key peek queue_length queue_numbers reap receive_jobs redrive reset_node retry_fits retry_flow rewrap_dead scan set_route signal_flow signal_job start_flow take_explain trim_history uuid_v7 wait_facts waiting_tasks wanted_slots',
+      'amend ask_explain at_home cancel cancel_flow check_job claim_move count_key drop_claim enqueue_scheduled enqueue_unique erase finish_move fits flow_results flow_state forfeit_part forget_slice hand_over hold_key init_installation job_result key_numbers keys_here leave_key maintain_history next_slice note_action note_result open_key peek queue_length queue_numbers reap receive_jobs redrive remove_limit reset_node retry_fits retry_flow rewrap_dead scan set_route signal_flow signal_job start_flow take_explain trim_history uuid_v7 wait_facts waiting_tasks wanted_slots',
     tables: {
       activity: 'select',
       activity_mark: 'select',
@@ -131,6 +135,8 @@ export const rights: Readonly<
       scheduler_lease: 'select',
       scheduler_report: 'select',
       settlement: 'select',
+      shared_limit: 'select',
+      shared_limit_part: 'select',
       work_item: 'select',
       work_queue: 'select',
     },
@@ -138,4 +144,4 @@ export const rights: Readonly<
 };
 /** Functions that others call, and that check nothing themselves. */
 export const ownersAlone =
-  'advance_front advance_locked advance_set assert_leader assert_modes assert_move assert_read_committed assert_tasks audit_kept backoff_ms batches_from begin_anew cancel_superseded charged_by_death check_later_jobs config_mark count_slice count_tallies crash crash_all delayed_of_key end_node ended_jobs ended_numbers enqueuers fail_flow flow_failed flows_due_ms follow forget_explains fresh_bundles gone_nodes held_sessions hold_session holds_true in_batch insert_moved installation_of is_of_row items_from judge_again keep_leader_session keep_node_session lanes_to_read leader_gone lease_all lease_items legible lock_unique_keys look make_due make_expired need_met next_suspect node_sessions node_takes note_ends note_move note_reached page_of_lanes put_jobs ready_batches recall refuse_crowds release_jobs revive route_lock set_aside settle_done settle_mixed signal_flow_of single_rows spread spread_held spread_ready stop_flow tables_place tail_of_key take_apart waiting_numbers wake_waiters walk_lanes watch_crowds with_error within_bytes';
+  'advance_front advance_locked advance_set assert_leader assert_modes assert_move assert_read_committed assert_tasks audit_kept backoff_ms batches_from begin_anew cancel_superseded charged_by_death check_later_jobs config_mark count_slice count_tallies crash crash_all delayed_of_key end_node ended_jobs ended_numbers enqueuers fail_flow fair_part flow_failed flows_due_ms follow forget_explains fresh_bundles gone_nodes held_sessions hold_session holds_true in_batch insert_moved installation_of is_of_row items_from judge_again keep_leader_session keep_node_session lanes_to_read leader_gone lease_all lease_items lease_limit_at legible lock_unique_keys look make_due make_expired need_met next_suspect node_sessions node_takes note_ends note_move note_reached page_of_lanes put_jobs ready_batches recall refuse_crowds release_jobs revive route_lock set_aside settle_done settle_mixed signal_flow_of single_rows spread spread_held spread_ready stop_flow tables_place tail_of_key take_apart waiting_numbers wake_waiters walk_lanes watch_crowds with_error within_bytes';

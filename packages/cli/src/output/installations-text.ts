@@ -1,12 +1,16 @@
 import type { RouterStatus } from '@pgqueue/router';
 import { age, brief, oneLine } from './format.ts';
+import { limitsText } from './limits-text.ts';
 import type { Output } from './output.ts';
 import { about } from './top.ts';
 
 const messageMax = 70;
 
-/** Formats the status of several installations: a line each, their sum, and warnings. Fits into 80 columns. */
-export function routerStatusText({ installations, totals, nodes }: RouterStatus, output: Output): string {
+/** Formats the status of several installations: a line each, their sum, shared limits, and warnings. */
+export function routerStatusText(
+  { installations, totals, nodes, limits }: RouterStatus,
+  output: Output,
+): string {
   const heads = ['installation', 'pending', 'ready', 'running', 'dead', 'oldest', 'done/s', 'slots'];
   const lines = installations.map(({ installation, state, status }) => {
     const name = state === 'draining' ? `${installation} (drains)` : installation;
@@ -21,7 +25,8 @@ export function routerStatusText({ installations, totals, nodes }: RouterStatus,
   const warnings = installations.flatMap(({ installation, status }) =>
     (status?.warnings ?? []).map(({ message }) => `WARN  ${installation}: ${oneLine(message)}`),
   );
-  return [output.table(heads, [...lines, ...sum]), ...down, ...warnings].join('\n');
+  const shared = limits.length === 0 ? [] : ['', limitsText(limits, output)];
+  return [output.table(heads, [...lines, ...sum]), ...shared, ...down, ...warnings].join('\n');
 }
 
 function cells(totals: RouterStatus['totals'], nodes: RouterStatus['nodes']): readonly (string | number)[] {

@@ -1,12 +1,15 @@
 import type { OpenMove, Route } from '@pgqueue/postgres/internal';
-import { readIdentity, readMoves, setRoute } from '@pgqueue/postgres/internal';
+import { readIdentity, readMoves, readSharedLimits, setRoute } from '@pgqueue/postgres/internal';
 import type { Member } from '../installations/member.ts';
 import { identityProblem, schemaOf } from '../installations/member.ts';
+import { limitMisfits } from '../limits/limit-misfits.ts';
+import type { LimitStatus } from '../limits/limits-of.ts';
+import { limitsOf } from '../limits/limits-of.ts';
 import { allRoutes } from '../route/routes.ts';
 
 /** Something that does not fit, and what to do. */
 export interface Misfit {
-  readonly kind: 'unreachable' | 'identity' | 'schema' | 'clock' | 'routes' | 'move';
+  readonly kind: 'unreachable' | 'identity' | 'schema' | 'clock' | 'routes' | 'move' | 'limits';
   readonly installation: string;
   readonly message: string;
   /** Put right by this check. */
@@ -40,6 +43,7 @@ interface Seen {
   readonly clock: Clock;
   readonly routes: readonly Route[];
   readonly moves: readonly OpenMove[];
+  readonly limits: readonly LimitStatus[];
 }
 
 interface Clock {
@@ -54,7 +58,7 @@ const clockReadings = 3;
 export async function checkTogether(members: readonly Member[], mend: boolean): Promise<Checked> {
   const misfits: Misfit[] = [];
   const seen: Seen[] = [];
-  const looked = await Promise.allSettled(members.map((member) => look(member, members.length === 1)));
+  const looked = await Promise.allSettled(members.map((member) => look(member, members)));
   for (const [index, one] of looked.entries()) {
     const member = members[index] as Member;
     const { name: installation } = member.installation;
@@ -76,14 +80,17 @@ export async function checkTogether(members: readonly Member[], mend: boolean): 
   misfits.push(...schemaMisfits(seen), ...clockMisfits(seen), ...unknownHomes(seen, members));
   misfits.push(...standingMoves(seen, members));
   misfits.push(...(await routeMisfits(seen, mend)));
+  for (const misfit of limitMisfits(seen.flatMap(({ limits }) => limits)))
+    misfits.push({ kind: 'limits', ...misfit, mended: false });
   return { installations: members.map((member) => factsOf(member, seen)), misfits };
 }
 
 async function look(
   member: Member,
-  alone: boolean,
+  members: readonly Member[],
 ): Promise<Seen & { readonly problem: string | undefined }> {
   const { database, installation } = member;
+  const alone = members.length === 1;
   const found = await readIdentity(database);
   const problem = found === undefined && alone ? undefined : identityProblem(installation, found);
   return {
@@ -93,6 +100,7 @@ async function look(
     clock: await clockOf(member),
     routes: await allRoutes(member),
     moves: await readMoves(database),
+    limits: limitsOf(installation.name, await readSharedLimits(database), members),
   };
 }
 

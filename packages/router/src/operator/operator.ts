@@ -9,12 +9,15 @@ import type {
   Page,
   QueueChange,
   QueueSettings,
+  SharedLimit,
   Status,
   Verdicts,
 } from '@pgqueue/postgres';
 import type { Installation } from '../installations/installations.ts';
 import type { Member } from '../installations/member.ts';
 import type { KeysOperator } from '../move/keys.ts';
+import type { LimitStatus, RouterLimits } from '../limits/limits-of.ts';
+import { createRouterLimits, limitsOf } from '../limits/limits-of.ts';
 import type { Checked } from './check.ts';
 import { checkTogether } from './check.ts';
 import { findIn, lookUpOrder } from '../producer/find.ts';
@@ -50,6 +53,8 @@ export interface RouterStatus {
   /** Sums over those that answered. `oldestMs`, `claimAgeMs`: of the oldest. */
   readonly totals: Status['totals'];
   readonly nodes: Pick<Status['nodes'], 'alive' | 'draining' | 'lost' | 'slots' | 'slotsInUse'>;
+  /** Shared limits that those keep that answered. */
+  readonly limits: readonly LimitStatus[];
 }
 
 /** Jobs of all installations: as those of one, but that a list tells which installations are missing in it. */
@@ -70,12 +75,13 @@ export interface RouterOperator {
    */
   readonly queues: Pick<Operator['queues'], 'pause' | 'resume' | 'set' | 'forget'>;
   readonly keys: KeysOperator;
+  readonly limits: RouterLimits;
   /** As of one installation. @throws {PgQueueError} `not_found`, `installation` */
   readonly explain: Operator['explain'];
   readonly status: () => Promise<RouterStatus>;
   /**
    * Checks that the installations fit together: numbers and names, schema versions, clocks, copies of routes, moves
-   * of keys that stand still.
+   * of keys that stand still, shared limits.
    * @param options `mend`: writes missing copies of routes
    */
   readonly check: (options?: { readonly mend?: boolean }) => Promise<Checked>;
@@ -128,11 +134,21 @@ export function createRouterOperator(parts: RouterOperatorParts): RouterOperator
       },
     },
     keys: parts.keys,
+    limits: createRouterLimits(
+      async () => limitsIn(members, await all(({ limits }) => limits.list())),
+      (home) => operatorOf(members.find(({ installation }) => installation.name === home) as Member),
+    ),
     explain: async (id, options): Promise<JobExplanation> => {
       use();
       return findIn(lookUpOrder(members, id), (member) => operatorOf(member).explain(id, options));
     },
-    status: async () => statusOf(members, await all((operator) => operator.status())),
+    status: async () => {
+      const [answers, limits] = await Promise.all([
+        all((operator) => operator.status()),
+        all((operator) => operator.limits.list()),
+      ]);
+      return { ...statusOf(members, answers), limits: limitsIn(members, limits) };
+    },
     check: async ({ mend = false } = {}) => {
       use();
       return checkTogether(members, mend);
@@ -246,7 +262,19 @@ function pageOver(answers: readonly Answer<Page<JobSummary>>[], limit: number): 
   };
 }
 
-function statusOf(members: readonly Member[], answers: readonly Answer<Status>[]): RouterStatus {
+function limitsIn(
+  members: readonly Member[],
+  answers: readonly Answer<readonly SharedLimit[]>[],
+): readonly LimitStatus[] {
+  return answers
+    .flatMap((answer) => (answer.ok ? limitsOf(answer.installation, answer.value, members) : []))
+    .toSorted((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0));
+}
+
+function statusOf(
+  members: readonly Member[],
+  answers: readonly Answer<Status>[],
+): Omit<RouterStatus, 'limits'> {
   const installations = answers.map((answer, index): InstallationStatus => ({
     installation: answer.installation,
     number: answer.number,

@@ -1,4 +1,4 @@
-import type { Json, PgQueueEvent, Preparation } from '@pgqueue/core';
+import type { Json, Leading, PgQueueEvent, Preparation } from '@pgqueue/core';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { createFaults } from './faults.ts';
 import type { Preparing } from './prepare.ts';
@@ -18,7 +18,14 @@ interface Prepares {
 
 function prepares(
   fetch: Preparation['fetch'],
-  { budgetMs = 150, ...options }: Partial<Preparation> & { readonly budgetMs?: number } = {},
+  {
+    budgetMs = 150,
+    leading,
+    ...options
+  }: Partial<Preparation> & {
+    readonly budgetMs?: number;
+    readonly leading?: (part: string) => Leading | undefined;
+  } = {},
 ): Prepares {
   const events: PgQueueEvent[] = [];
   const clock = (): number => performance.now();
@@ -29,6 +36,7 @@ function prepares(
     budgetMs,
     faults,
     clock,
+    ...(leading === undefined ? {} : { leading }),
     onPrepared: () => {
       heard += 1;
     },
@@ -188,4 +196,40 @@ test('what was fetched is read-only: every plan sees it', async () => {
   await vi.advanceTimersByTimeAsync(1);
   expect(() => (prepared() as { value: { a: number[] } }).value.a.push(2)).toThrow(/not extensible/);
   await preparing.stop();
+});
+
+test('a value is dropped when its time is over, by the monotonic clock, and comes again with the next fetch', async () => {
+  let fails = false;
+  const { preparing, prepared } = prepares(() => (fails ? Promise.reject(new Error('no')) : Promise.resolve(1)), {
+    everyMs: 1_000,
+    validMs: 4_500,
+  });
+  preparing.start();
+  await vi.advanceTimersByTimeAsync(2_100);
+  fails = true;
+  await vi.advanceTimersByTimeAsync(4_300);
+  expect(prepared()).toMatchObject({ value: 1 });
+  await vi.advanceTimersByTimeAsync(150);
+  expect(prepared()).toBeUndefined();
+  fails = false;
+  await vi.advanceTimersByTimeAsync(1_000);
+  expect(prepared()).toMatchObject({ value: 1 });
+  await preparing.stop();
+});
+
+test('a fetch is told the leader and the state of its part; that of a shadow is told nothing', async () => {
+  const told: unknown[] = [];
+  const fetch: Preparation['fetch'] = (_signal, leading) => {
+    told.push(leading);
+    return Promise.resolve(null);
+  };
+  const leads = prepares(fetch, { leading: (part) => ({ leader: 'l', epoch: 7, state: `of ${part}` }) });
+  leads.preparing.start();
+  await vi.advanceTimersByTimeAsync(1);
+  await leads.preparing.stop();
+  const shadow = prepares(fetch);
+  shadow.preparing.start();
+  await vi.advanceTimersByTimeAsync(1);
+  await shadow.preparing.stop();
+  expect(told).toEqual([{ leader: 'l', epoch: 7, state: 'of prices' }, undefined]);
 });

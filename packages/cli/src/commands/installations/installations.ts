@@ -3,6 +3,7 @@ import type { Command } from 'commander';
 import { withOperator } from '../../context.ts';
 import { acrossInstallations, withRouter } from '../../installations.ts';
 import { oneLine, plural } from '../../output/format.ts';
+import { partsText } from '../../output/limits-text.ts';
 import type { Output } from '../../output/output.ts';
 import { whole } from '../../parse.ts';
 import { examples } from '../help.ts';
@@ -12,12 +13,15 @@ export function addInstallations(program: Command): void {
   const installations = program
     .command('installations')
     .description(
-      'Numbers installations, lists several, checks that they fit together, and moves keys between them.',
+      'Numbers installations, lists several, checks that they fit together, shows the limits that they share, and moves keys between them.',
     );
   addInit(installations);
   addList(installations);
   addCheck(installations);
   addRebalance(installations);
+  addLimits(installations);
+  addForfeit(installations);
+  addRemoveLimit(installations);
   examples(installations, [
     ['installations init --number 1 --name eu-1', 'for each database, once'],
     ['installations check --installations all.json', 'do they fit together?'],
@@ -59,7 +63,7 @@ function addList(installations: Command): void {
 function addCheck(installations: Command): void {
   const command = acrossInstallations(installations.command('check'))
     .description(
-      'Checks that installations fit together: numbers and names, schema versions, clocks, copies of routes, moves of keys that stand still. Exit code 1: something does not.',
+      'Checks that installations fit together: numbers and names, schema versions, clocks, copies of routes, moves of keys that stand still, shared limits. Exit code 1: something does not.',
     )
     .option('--mend', 'write missing copies of routes')
     .action(({ mend = false }: { readonly mend?: boolean }, self: Command) =>
@@ -70,6 +74,47 @@ function addCheck(installations: Command): void {
       }),
     );
   examples(command, [['installations check --installations all.json --mend', 'and put right what can be']]);
+}
+
+function addLimits(installations: Command): void {
+  const command = acrossInstallations(installations.command('limits'))
+    .description('Lists the limits that installations share: home, size, and the part of each installation.')
+    .action((_options: unknown, self: Command) =>
+      withRouter(self, async (router, output) => {
+        const limits = await router.operator.limits.list();
+        output.answer(limits, () => partsText(limits, output));
+      }),
+    );
+  examples(command, [['installations limits --installations all.json', 'who has which part']]);
+}
+
+function addForfeit(installations: Command): void {
+  const command = acrossInstallations(installations.command('forfeit <limit> <installation>'))
+    .description(
+      'Gives the part of an installation that is gone back to the others: nothing of the limit may run there, and its schedulers must be stopped for a minute.',
+    )
+    .action((limit: string, installation: string, _options: unknown, self: Command) =>
+      withRouter(self, async (router, output) => {
+        const { reserved } = await router.operator.limits.forfeit({ limit, installation });
+        output.answer({ limit, installation, reserved }, () =>
+          oneLine(`${installation} gave back its part of ${limit}: ${reserved}`),
+        );
+      }),
+    );
+  examples(command, [['installations forfeit vendor-api us-1 --installations all.json', 'us-1 is gone']]);
+}
+
+function addRemoveLimit(installations: Command): void {
+  const command = acrossInstallations(installations.command('remove-limit <limit>'))
+    .description('Removes a shared limit that no policy has used for a minute, so that it may get another home.')
+    .option('--home <name>', 'installation to remove it in, if it has two homes')
+    .action((limit: string, { home }: { readonly home?: string }, self: Command) =>
+      withRouter(self, async (router, output) => {
+        await router.operator.limits.remove(limit, home === undefined ? {} : { home });
+        output.answer({ limit }, () => oneLine(`removed shared limit ${limit}`));
+      }),
+    );
+  examples(command, [['installations remove-limit vendor-api --installations all.json', '']]);
 }
 
 function listText(checked: Checked, output: Output): string {

@@ -1,0 +1,111 @@
+// How the home divides a limit.
+import { leaseLimit, readSharedLimits } from '@pgqueue/postgres/internal';
+import type { LeasedPart, LeaseRequest } from '@pgqueue/postgres/internal';
+import { expect, test } from 'vitest';
+import { useDatabase } from '../../support/database.ts';
+
+const own = useDatabase({ each: true });
+const seen = new Map<number, number>();
+
+/** Leases for an installation that keeps to its last answer, and confirms it. `wants` null: jobs are held. */
+async function lease(installation: number, asked: Partial<LeaseRequest> = {}): Promise<LeasedPart> {
+  const part = await leaseLimit(own.database, {
+    limit: 'api',
+    installation,
+    epoch: 1,
+    size: 100,
+    perSecond: null,
+    seen: seen.get(installation) ?? 0,
+    inFlight: 0,
+    wants: null,
+    leaseMs: 60_000,
+    ...asked,
+  });
+  seen.set(installation, part.number);
+  return part;
+}
+
+/** Parts after each of them has asked a few times, by installation. */
+async function settled(
+  wants: Readonly<Record<number, number | null>>,
+  asked: Partial<LeaseRequest> = {},
+): Promise<readonly number[]> {
+  const parts = new Map<string, number>();
+  for (let round = 0; round < 4; round += 1)
+    for (const [installation, wanted] of Object.entries(wants))
+      parts.set(installation, (await lease(Number(installation), { wants: wanted, ...asked })).part);
+  return Object.keys(wants).map((installation) => parts.get(installation) ?? 0);
+}
+
+test.each([
+  ['one with load gets nearly all, and idle ones one each', { 1: null, 2: 0, 3: 0, 4: 0 }, 100, [97, 1, 1, 1]],
+  ['a small limit keeps nothing for idle ones', { 1: null, 2: 0, 3: 0, 4: 0 }, 20, [20, 0, 0, 0]],
+  ['several with load get even parts, and one what it wants', { 1: null, 2: null, 3: 10, 4: 0 }, 100, [44, 45, 10, 1]],
+  ['what nobody wants stays in the home', { 1: 5, 2: 5 }, 100, [5, 5]],
+  ['nothing of nothing', { 1: null, 2: null }, 0, [0, 0]],
+])('%s', async (_, wants, size, parts) => {
+  const got = await settled(wants, { size });
+  expect(got.toSorted()).toEqual(parts.toSorted());
+});
+
+test('a rate is divided as its burst is', async () => {
+  const limit = { limit: 'texts', size: 40, perSecond: 100 };
+  await settled({ 1: null, 2: 0 }, limit);
+  expect(await lease(1, limit)).toMatchObject({ part: 39, rate: 97.5, size: 40, perSecond: 100 });
+});
+
+test('when more have load than there are units, each gets one now and then', async () => {
+  const had = new Set<number>();
+  const at = Date.parse('2027-01-01T00:00:00Z') / 1_000;
+  for (let second = 0; second < 40; second += 1)
+    for (const installation of [1, 2, 3]) {
+      const [row] = await own.database.query<{ number: number; part: number }>(
+        `select number::float8 as number, part from pgqueue.lease_limit_at(to_timestamp($1::float8), 'api', $2, 1, 2, null, $3, 0, null, 5000)`,
+        [at + second, installation, seen.get(installation) ?? 0],
+      );
+      seen.set(installation, row?.number ?? 0);
+      if ((row?.part ?? 0) > 0) had.add(installation);
+    }
+  expect([...had].toSorted()).toEqual([1, 2, 3]);
+});
+
+test('jobs in flight stay reserved until they end, and nobody else gets their part', async () => {
+  await lease(1, { inFlight: 0 });
+  await lease(1, { inFlight: 100 });
+  expect((await lease(2)).part).toBe(0);
+  expect((await lease(1, { inFlight: 100 })).part).toBe(50);
+  expect((await lease(2)).part).toBe(0);
+  await lease(1, { inFlight: 70 });
+  expect((await lease(2)).part).toBe(30);
+});
+
+test('a leader of an earlier term is refused', async () => {
+  await lease(1, { epoch: 5 });
+  await expect(lease(1, { epoch: 4 })).rejects.toMatchObject({ code: 'PQ002' });
+  expect((await lease(1, { epoch: 6 })).part).toBe(100);
+});
+
+test('after a failover that may have lost leases, all parts are 0 for a lease, and what is in flight counts first', async () => {
+  await lease(1, { leaseMs: 300 });
+  await lease(2, { leaseMs: 300, wants: 5 });
+  await own.database.query(`update pgqueue.shared_limit set place = 'another timeline'`, []);
+  expect((await lease(1, { leaseMs: 300, seen: 0, inFlight: 60 })).part).toBe(0);
+  expect((await lease(1, { leaseMs: 300, inFlight: 60 })).part).toBe(0);
+  expect((await lease(2, { leaseMs: 300 })).part).toBe(0);
+  await expect.poll(async () => (await lease(2, { leaseMs: 300 })).part).toBe(40);
+});
+
+test('reads every limit with its parts', async () => {
+  await lease(1, { inFlight: 3, wants: 4 });
+  await lease(2, { limit: 'texts', size: 10, perSecond: 5 });
+  expect(await readSharedLimits(own.database)).toMatchObject([
+    {
+      name: 'api',
+      kind: 'concurrency',
+      size: 100,
+      perSecond: null,
+      parts: [{ installation: 1, part: 4, reserved: 4, inFlight: 3, silentMs: 0, told: { size: 100, perSecond: null } }],
+    },
+    { name: 'texts', kind: 'rate', size: 10, perSecond: 5, parts: [{ installation: 2, part: 10, perSecond: 5 }] },
+  ]);
+});
