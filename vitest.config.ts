@@ -39,7 +39,9 @@ const failover = ['test/integration/failover/*.test.ts'];
  */
 const slow = [
   ...under(
-    ...['cli', 'executables', 'limits', 'models', 'nodes', 'plans', 'shared-limits'].map((folder) => `integration/${folder}`),
+    ...['cli', 'executables', 'limits', 'models', 'nodes', 'plans', 'shared-limits'].map(
+      (folder) => `integration/${folder}`,
+    ),
   ),
   ...under('conformance', 'docs'),
   ...under('integration/clients'),

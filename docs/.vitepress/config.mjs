@@ -115,6 +115,7 @@ export default defineConfig({
           'security',
           'scaling',
           'guides/installations',
+          'guides/shared-limits',
         ),
       },
       { text: 'Judge it', items: entries('reliability', 'benchmarks') },

@@ -209,8 +209,15 @@ describe('over several', () => {
     const home = nth(several.databases, 1);
     const lease = (limit: string, installation: number, perSecond: number | null): Promise<unknown> =>
       leaseLimit(home, {
-        ...{ limit, installation, epoch: 1, size: 50, perSecond, seen: 0 },
-        ...{ inFlight: perSecond === null ? 7 : 0, wants: 12, leaseMs: 60_000 },
+        limit,
+        installation,
+        epoch: 1,
+        size: 50,
+        perSecond,
+        seen: 0,
+        inFlight: perSecond === null ? 7 : 0,
+        wants: 12,
+        leaseMs: 60_000,
       });
     await lease('api', 1, null);
     await lease('api', 3, null);

@@ -32,7 +32,7 @@ async function whyWaits(site: number): Promise<string> {
     [],
   );
   const { reasons } = await nth(sites.operators, site).explain(job?.id ?? '');
-  return reasons.map(({ message }) => message).join('; ');
+  return reasons.map((reason) => (reason.kind === 'held' ? reason.message : reason.kind)).join('; ');
 }
 
 /** Puts the end of a lease into the past. */
@@ -67,7 +67,7 @@ test('the part of an installation that fell silent stays reserved, until somebod
   await silentFor(1, '90 seconds');
   await delay(2_500);
   expect(await running(1)).toBe(0);
-  expect(await whyWaits(1)).toContain('held by shared limit calls: this installation has no part yet of its 10');
+  expect(await whyWaits(1)).toContain('this installation has no part yet of the shared limit of 10');
   expect(await limitOf('calls')).toMatchObject({
     home: 'two',
     size: 10,
@@ -77,8 +77,12 @@ test('the part of an installation that fell silent stays reserved, until somebod
     ],
   });
   const { misfits } = await router.operator.check();
-  expect(misfits.map(({ kind, installation, message }) => `${kind} ${installation}: ${message}`)).toContainEqual(
-    expect.stringMatching(/^limits two: one has not renewed its part of shared limit calls .* keeps 10 of 10: start/),
+  expect(
+    misfits.map(({ kind, installation, message }) => `${kind} ${installation}: ${message}`),
+  ).toContainEqual(
+    expect.stringMatching(
+      /^limits two: one has not renewed its part of shared limit calls .* keeps 10 of 10: start/,
+    ),
   );
 
   await silentFor(1, '1 second');
@@ -105,12 +109,12 @@ test('a job says which part holds it, and that there is no lease while the home 
   await calls(0, 15, 20_000);
   await until('a part is used', async () => (await running(0)) === 10);
   expect(await whyWaits(0)).toContain(
-    "held by shared limit calls: this installation's part is 10 of 10, all in flight",
+    "this installation's part of the shared limit is 10 of 10, all in flight",
   );
   sites.proxy.hold('to-client');
   await until('the lease ends', async () =>
     (await whyWaits(0)).includes(
-      'held by shared limit calls: this installation has no lease of it, because its home two has not answered',
+      'this installation has no lease of the shared limit, because its home two has not answered',
     ),
   );
   sites.proxy.hold(undefined);
@@ -144,10 +148,22 @@ test('another kind, another home, and a name of another installation are refused
     await until(message, () => told.some((text) => text.includes(message)));
     await scheduler.stop();
   };
-  await attempt(sites.policy(0, { self: 'two' }), 'does not lead installation two: is self the name of another one?');
-  await attempt(sites.policy(0, { home: 'one' }), 'shared limit calls has its home in two, and here it is one');
-  await nth(sites.databases, 1).query(`update pgqueue.shared_limit set per_second = 5 where name = 'calls'`, []);
-  await attempt(sites.policy(0), 'two refuses shared limit calls: shared limit calls is a rate here, not a concurrency');
+  await attempt(
+    sites.policy(0, { self: 'two' }),
+    'does not lead installation two: is self the name of another one?',
+  );
+  await attempt(
+    sites.policy(0, { home: 'one' }),
+    'shared limit calls has its home in two, and here it is one',
+  );
+  await nth(sites.databases, 1).query(
+    `update pgqueue.shared_limit set per_second = 5 where name = 'calls'`,
+    [],
+  );
+  await attempt(
+    sites.policy(0),
+    'two refuses shared limit calls: shared limit calls is a rate here, not a concurrency',
+  );
   expect((await limitOf('calls'))?.parts.map(({ number }) => number)).toEqual([2]);
 });
 
@@ -170,7 +186,9 @@ test('a limit that nobody uses any more can be removed', async () => {
   await router.operator.limits.remove('calls');
   expect(await limitOf('calls')).toBeUndefined();
   await expect(router.operator.limits.remove('calls')).rejects.toMatchObject({ code: 'not_found' });
-  await expect(router.operator.limits.forfeit({ limit: 'texts', installation: 'one' })).rejects.toMatchObject({
-    code: 'not_found',
-  });
+  await expect(router.operator.limits.forfeit({ limit: 'texts', installation: 'one' })).rejects.toMatchObject(
+    {
+      code: 'not_found',
+    },
+  );
 });

@@ -91,7 +91,7 @@ export async function createSites(count: number, sizes = { concurrency, rate }):
       started(
         createWorker({
           connectionString: nth(several.installations, site).connectionString,
-          tasks: [implement(work, async ({ ms }) => void (await delay(ms)))],
+          tasks: [implement(work, ({ ms }) => delay(ms))],
           concurrency: slots,
         }),
       ),

@@ -5,6 +5,7 @@ import type { DeadOperator } from './dead.ts';
 import type { FlowsOperator } from './flows.ts';
 import type { JobsOperator } from './jobs.ts';
 import type { Operator } from './operator-interface.ts';
+import type { SharedLimitsOperator } from './shared-limits.ts';
 
 const idsNoted = 100;
 
@@ -84,16 +85,7 @@ export function withAudit(database: Database, operator: Operator, actor: Actor):
           (outcome) => ({ outcome }),
         ),
     },
-    limits: {
-      ...limits,
-      forfeit: (part) =>
-        note(
-          { action: 'limit.forfeit', target: part?.limit, details: { installation: part?.installation } },
-          () => limits.forfeit(part),
-          (result) => result,
-        ),
-      remove: (limit) => note({ action: 'limit.remove', target: limit }, () => limits.remove(limit)),
-    },
+    limits: auditedLimits(limits, note),
     doctor: (options) =>
       options?.mend === true
         ? note(
@@ -131,6 +123,19 @@ function verdictsOf(verdicts: readonly { readonly verdict: string }[]): Readonly
   const counts: Record<string, number> = {};
   for (const { verdict } of verdicts) counts[verdict] = (counts[verdict] ?? 0) + 1;
   return counts;
+}
+
+function auditedLimits(limits: SharedLimitsOperator, note: Note): SharedLimitsOperator {
+  return {
+    ...limits,
+    forfeit: (part) =>
+      note(
+        { action: 'limit.forfeit', target: part?.limit, details: { installation: part?.installation } },
+        () => limits.forfeit(part),
+        (result) => result,
+      ),
+    remove: (limit) => note({ action: 'limit.remove', target: limit }, () => limits.remove(limit)),
+  };
 }
 
 function auditedJobs(jobs: JobsOperator, note: Note): JobsOperator {

@@ -26,7 +26,7 @@ export interface LeasingOptions {
 
 type MemberOf = (name: string) => Member;
 
-/** What a leader asks with. */
+/** A leader that asks, and the connections that it asks by. */
 interface Asked {
   readonly memberOf: MemberOf;
   readonly leading: Leading;

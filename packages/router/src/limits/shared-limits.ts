@@ -15,7 +15,7 @@ import {
 } from '@pgqueue/core/internal';
 import { aLimitName } from '@pgqueue/postgres/internal';
 import type { Installation } from '../installations/installations.ts';
-import { checkInstallations, installationsRule } from '../installations/installations.ts';
+import { installationsProblems, installationsRule } from '../installations/installations.ts';
 import { createConnections } from './connections.ts';
 import type { LimitSize } from './lease.ts';
 import { createLeasing, leaseMs, renewMs } from './lease.ts';
@@ -91,8 +91,7 @@ const shape: Shape<SharedLimitsOptions> = {
 export function sharedLimits(options: SharedLimitsOptions): readonly Gate[] {
   const wrong = optionProblems(options, shape);
   throwProblems('configuration', 'the shared limits', wrong.length > 0 ? wrong : limitProblems(options));
-  const installations = checkInstallations(options.installations);
-  const connections = createConnections(installations);
+  const connections = createConnections(options.installations);
   return Object.entries(options.limits).map(([name, limit]): Gate => {
     const home = limit.home ?? options.home ?? '';
     const size = sizeOf(limit);
@@ -125,6 +124,7 @@ function limitProblems({ installations, self, home, limits }: SharedLimitsOption
       ? []
       : [`${option} must be the name of an installation of the list: ${names.join(', ')}`];
   return [
+    ...installationsProblems(installations),
     ...unknown('self', self),
     ...(home === undefined ? [] : unknown('home', home)),
     ...Object.entries(limits).flatMap(([name, limit]) => {

@@ -116,7 +116,7 @@ interface Pending {
 }
 
 export function createPlanner(options: PlannerOptions): Planner {
-  const { policy, budgetMs, observe, onPrepared, clock = (): number => performance.now() } = options;
+  const { policy, budgetMs, observe, onPrepared, clock = () => performance.now() } = options;
   const faults = createFaults(observe, clock);
   const running = { policy, budgetMs, faults, hung: createHung(clock), clock };
   const planning = startPlanning(running);
@@ -133,13 +133,11 @@ export function createPlanner(options: PlannerOptions): Planner {
   let state = policy.initial;
   let pending: Pending | undefined;
   let lanes: Snapshot['lanes'] = [];
+  const leading = (part: string): Leading | undefined => leadingBy(options, state, part);
   const preparing = createPreparing({
     ...running,
+    leading,
     ...(onPrepared === undefined ? {} : { onPrepared }),
-    leading: (part) => {
-      const term = options.term?.();
-      return term === undefined ? undefined : { ...term, state: own(state, part) };
-    },
   });
 
   const end = (written: Written | null): void => {
@@ -196,6 +194,11 @@ export function createPlanner(options: PlannerOptions): Planner {
       await Promise.all([preparing.stop(), shadow?.stop()]);
     },
   };
+}
+
+function leadingBy({ term }: PlannerOptions, state: PolicyState, part: string): Leading | undefined {
+  const now = term?.();
+  return now === undefined ? undefined : { ...now, state: own(state, part) };
 }
 
 /**

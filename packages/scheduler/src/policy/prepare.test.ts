@@ -200,10 +200,13 @@ test('what was fetched is read-only: every plan sees it', async () => {
 
 test('a value is dropped when its time is over, by the monotonic clock, and comes again with the next fetch', async () => {
   let fails = false;
-  const { preparing, prepared } = prepares(() => (fails ? Promise.reject(new Error('no')) : Promise.resolve(1)), {
-    everyMs: 1_000,
-    validMs: 4_500,
-  });
+  const { preparing, prepared } = prepares(
+    () => (fails ? Promise.reject(new Error('no')) : Promise.resolve(1)),
+    {
+      everyMs: 1_000,
+      validMs: 4_500,
+    },
+  );
   preparing.start();
   await vi.advanceTimersByTimeAsync(2_100);
   fails = true;

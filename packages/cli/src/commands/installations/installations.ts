@@ -106,7 +106,9 @@ function addForfeit(installations: Command): void {
 
 function addRemoveLimit(installations: Command): void {
   const command = acrossInstallations(installations.command('remove-limit <limit>'))
-    .description('Removes a shared limit that no policy has used for a minute, so that it may get another home.')
+    .description(
+      'Removes a shared limit that no policy has used for a minute, so that it may get another home.',
+    )
     .option('--home <name>', 'installation to remove it in, if it has two homes')
     .action((limit: string, { home }: { readonly home?: string }, self: Command) =>
       withRouter(self, async (router, output) => {

@@ -37,10 +37,12 @@ export interface SharedRules {
 }
 
 /** Members that gates of both kinds have alike. */
-export function sharedGate({ name, when, lane = false, prepare }: SharedRules): Pick<
-  Gate,
-  'name' | 'onError' | 'prepare' | 'groups' | 'soft'
-> {
+export function sharedGate({
+  name,
+  when,
+  lane = false,
+  prepare,
+}: SharedRules): Pick<Gate, 'name' | 'onError' | 'prepare' | 'groups' | 'soft'> {
   return {
     name,
     onError: 'hold',
@@ -70,20 +72,16 @@ export function heldVerdict({ when, lane = false }: SharedRules): Exclude<Verdic
 }
 
 /** Explains why a job is held that the gate would admit with a greater part. */
-export function whyWithoutPart(
-  { name, home }: SharedRules,
-  grant: Grant | undefined,
-): ReturnType<OpenGate['why']> {
-  const held = `held by shared limit ${name}`;
+export function whyWithoutPart({ home }: SharedRules, grant: Grant | undefined): ReturnType<OpenGate['why']> {
   if (grant === undefined)
     return {
-      message: `${held}: this installation has no lease of it, because its home ${home} has not answered`,
+      message: `this installation has no lease of the shared limit, because its home ${home} has not answered`,
       untilMs: null,
     };
   if (grant.size === 0)
-    return { message: `${held}: it is 0, and nothing goes until it is raised`, untilMs: neverMs };
+    return { message: 'the shared limit is 0, and nothing goes until it is raised', untilMs: neverMs };
   return {
-    message: `${held}: this installation has no part yet of its ${grant.size}; it gets one as others give theirs back`,
+    message: `this installation has no part yet of the shared limit of ${grant.size}; it gets one as others give theirs back`,
     untilMs: null,
   };
 }

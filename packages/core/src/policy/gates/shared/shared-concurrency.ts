@@ -63,7 +63,7 @@ export function sharedConcurrency(rules: SharedRules): Gate<SharedUse> {
           if (part === 0 || grant === undefined) return whyWithoutPart(rules, grant);
           return {
             ...inner.why(job, lane),
-            message: `held by shared limit ${name}: this installation's part is ${part} of ${grant.size}, all in flight`,
+            message: `this installation's part of the shared limit is ${part} of ${grant.size}, all in flight`,
           };
         },
         state: () => {

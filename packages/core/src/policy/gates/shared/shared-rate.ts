@@ -70,7 +70,7 @@ export function sharedRate(rules: SharedRules): Gate<SharedFlow> {
         why: (job, lane) => {
           if (part === 0 || grant === undefined) return whyWithoutPart(rules, grant);
           const ofAll = `${grant.size} at once and ${sayRate(grant.perSecond ?? 0, '')}`;
-          const message = `held by shared limit ${name}: this installation's part is ${part} at once and ${sayRate(rate, '')}, of ${ofAll}, all used`;
+          const message = `this installation's part of the shared limit is ${part} at once and ${sayRate(rate, '')}, of ${ofAll}, all used`;
           return { ...inner.why(job, lane), message };
         },
         nextMs: () => soonest(waitsUntilMs, inner.nextMs?.() ?? null),

@@ -38,7 +38,12 @@ function why(made: Policy, state: PolicyState, at: Seen): string {
   const [lane] = snapshot.lanes;
   const [job] = lane?.jobs ?? [];
   if (lane === undefined || job === undefined) throw new Error('a job waits');
-  return made.explain?.(snapshot, state, job, lane).holds.map(({ message }) => message).join('; ') ?? '';
+  return (
+    made
+      .explain?.(snapshot, state, job, lane)
+      .holds.map(({ message }) => message)
+      .join('; ') ?? ''
+  );
 }
 
 describe('a concurrency', () => {
@@ -49,7 +54,10 @@ describe('a concurrency', () => {
     const { jobs, after } = go(made, made.initial, { grant: { number: 7 }, inFlight });
     expect(jobs).toBe(3);
     expect(after['api']).toEqual({ number: 7, inFlight: 5, held: true });
-    const full = go(made, after, { grant: { number: 8, part: 2 }, inFlight: [1, 2, 3].map((seq) => anItem({ seq })) });
+    const full = go(made, after, {
+      grant: { number: 8, part: 2 },
+      inFlight: [1, 2, 3].map((seq) => anItem({ seq })),
+    });
     expect([full.jobs, full.after['api']]).toEqual([0, { number: 8, inFlight: 3, held: true }]);
   });
 
@@ -68,7 +76,10 @@ describe('a concurrency', () => {
       gates: [sharedConcurrency({ ...rules, when: ({ seq }: JobFacts) => seq % 2 === 0 })],
       order: fifo(),
     });
-    const { jobs, after } = go(some, some.initial, { grant: { part: 3 }, inFlight: [anItem({ seq: 1 }), anItem({ seq: 2 })] });
+    const { jobs, after } = go(some, some.initial, {
+      grant: { part: 3 },
+      inFlight: [anItem({ seq: 1 }), anItem({ seq: 2 })],
+    });
     expect([jobs, after['api']]).toEqual([22, { number: 1, inFlight: 3, held: true }]);
   });
 
@@ -92,10 +103,13 @@ describe('a concurrency', () => {
   });
 
   test.each([
-    [{ grant: { part: 1 }, inFlight: [anItem({ seq: 1 })] }, "held by shared limit api: this installation's part is 1 of 50, all in flight"],
-    [{ grant: { part: 0 } }, 'held by shared limit api: this installation has no part yet of its 50'],
-    [{ grant: { part: 0, size: 0 } }, 'held by shared limit api: it is 0'],
-    [{}, 'held by shared limit api: this installation has no lease of it, because its home one has not answered'],
+    [
+      { grant: { part: 1 }, inFlight: [anItem({ seq: 1 })] },
+      "this installation's part of the shared limit is 1 of 50, all in flight",
+    ],
+    [{ grant: { part: 0 } }, 'this installation has no part yet of the shared limit of 50'],
+    [{ grant: { part: 0, size: 0 } }, 'the shared limit is 0'],
+    [{}, 'this installation has no lease of the shared limit, because its home one has not answered'],
   ])('says why: %j', (at, told) => {
     expect(why(made, made.initial, at)).toContain(told);
   });
@@ -141,7 +155,7 @@ describe('a rate', () => {
   test('says why', () => {
     const empty = go(made, made.initial, { grant, nowMs: 0 });
     expect(why(made, empty.after, { grant, nowMs: 10 })).toBe(
-      "held by shared limit api: this installation's part is 10 at once and 20 a second, of 20 at once and 40 a second, all used",
+      "this installation's part of the shared limit is 10 at once and 20 a second, of 20 at once and 40 a second, all used",
     );
   });
 });
