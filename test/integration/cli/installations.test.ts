@@ -63,10 +63,19 @@ describe('over several', () => {
     expect(code).toBe(0);
     const lines = stdout.trim().split('\n');
     const table = lines.slice(0, 5);
-    expect(Math.max(...table.map((line) => line.length))).toBeLessThanOrEqual(80);
+    expect(Math.max(...lines.map((line) => line.length))).toBeLessThanOrEqual(80);
     expect(table.map((line) => line.split(/\s+/)[0])).toEqual(['INSTALLATION', 'one', 'two', 'three', 'all']);
     expect(table[4]).toMatch(/^all +12 /);
     expect(lines.slice(5).join('\n')).toContain('WARN  one: no scheduler leads');
+    const json = JSON.parse((await pgqueue('status', '--json')).stdout);
+    expect(Object.keys(json)).toEqual(['installations', 'totals', 'nodes']);
+    expect(json.installations[0]).toMatchObject({
+      installation: 'one',
+      number: 1,
+      state: 'active',
+      status: { leader: { leader: null } },
+      error: null,
+    });
   });
 
   test('a key moves, and all keys of an installation; before that, a plan', async () => {
@@ -152,8 +161,9 @@ describe('over several', () => {
     file = listOf([several.installations[0], { ...several.installations[1], connectionString: secret }]);
     const status = await pgqueue('status');
     expect(status).toMatchObject({ code: 1 });
-    expect(status.stdout).toMatch(/^two +down /m);
+    expect(status.stdout).toMatch(/^two +2 +down /m);
     expect(status.stdout).toMatch(/^DOWN {2}installation two \(number 2\): /m);
+    expect(Math.max(...status.stdout.split('\n').map((line) => line.length))).toBeLessThanOrEqual(80);
     const listed = await pgqueue('jobs', 'list');
     expect(listed).toMatchObject({ code: 1, stdout: expect.stringContaining('DOWN  installation two') });
     const checked = await pgqueue('installations', 'check');

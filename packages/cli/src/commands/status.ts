@@ -32,7 +32,7 @@ export function addStatus(program: Command): void {
 function allStatus(command: Command): Promise<void> {
   return withRouter(command, async (router, output) => {
     const status = await router.operator.status();
-    output.answer(status, () => routerStatusText(status, output));
+    output.answer(status, () => routerStatusText(status));
     return status.installations.every((one) => one.status !== null) ? 0 : 1;
   });
 }

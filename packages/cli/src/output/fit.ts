@@ -62,6 +62,36 @@ export function cutTo(text: string, width: number): string {
   return width < 1 ? '' : `${kept.join('')}…`;
 }
 
+/**
+ * Breaks text into lines that are not wider than `width`, between words where that is possible. `lead` stands before
+ * the first one; the others begin below its end.
+ */
+export function wrapped(lead: string, text: string, width: number): readonly string[] {
+  const room = Math.max(1, width - lengthOf(lead));
+  const lines: string[] = [];
+  let line = '';
+  for (const word of text.split(' ').flatMap((long) => piecesOf(long, room))) {
+    const longer = line === '' ? word : `${line} ${word}`;
+    if (lengthOf(longer) > room) lines.push(line);
+    line = lengthOf(longer) > room ? word : longer;
+  }
+  return [...lines, line].map((each, index) => (index === 0 ? lead : ' '.repeat(lengthOf(lead))) + each);
+}
+
+/** Cuts a word that is wider than a line. */
+function piecesOf(word: string, width: number): readonly string[] {
+  const pieces: string[] = [];
+  let piece = '';
+  for (const { segment } of segments.segment(word)) {
+    if (piece !== '' && lengthOf(piece + segment) > width) {
+      pieces.push(piece);
+      piece = '';
+    }
+    piece += segment;
+  }
+  return [...pieces, piece];
+}
+
 const segments = new Intl.Segmenter();
 
 /** Width on a terminal, in cells. */

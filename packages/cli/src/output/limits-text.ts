@@ -1,9 +1,19 @@
 import type { LimitPart, LimitStatus } from '@pgqueue/router';
+import type { Column } from './fit.ts';
+import { fitted } from './fit.ts';
 import { age } from './format.ts';
 import type { Output } from './output.ts';
 
-/** Formats shared limits, a line each: home, size, parts, jobs in flight. */
-export function limitsText(limits: readonly LimitStatus[], output: Output): string {
+const columns: readonly Column[] = [
+  { head: 'shared limit', cut: true },
+  { head: 'home', cut: true },
+  { head: 'size' },
+  { head: 'in flight', right: true },
+  { head: 'parts', cut: true },
+];
+
+/** Formats shared limits, a line each under headings: home, size, jobs in flight, parts. No line is wider than `width`. */
+export function limitsText(limits: readonly LimitStatus[], width: number): readonly string[] {
   const rows = limits.map((limit) => [
     limit.name,
     limit.home,
@@ -11,7 +21,7 @@ export function limitsText(limits: readonly LimitStatus[], output: Output): stri
     inFlightOf(limit),
     limit.parts.map((part) => `${part.installation} ${part.part}${said(part)}`).join(', ') || null,
   ]);
-  return output.table(['shared limit', 'home', 'size', 'in flight', 'parts'], rows);
+  return fitted(columns, rows, width);
 }
 
 /** Formats shared limits, a line for the part of each installation. */

@@ -101,8 +101,12 @@ function headOf({ leader, nodes, totals, flows, scheduler, warnings }: Top): rea
 }
 
 /** Marks estimates with `~`. */
-export function about(jobs: number, exact: boolean): string {
-  return exact || jobs < 10 ? String(jobs) : `~${jobs}`;
+export function about(
+  jobs: number,
+  exact: boolean,
+  shown: (jobs: number) => number | string = (all) => all,
+): string {
+  return `${exact || jobs < 10 ? '' : '~'}${shown(jobs)}`;
 }
 
 function queuesOf({ queues }: Top): Section {
