@@ -1,5 +1,6 @@
-export type { Installation } from './installations/installations.ts';
-export { checkInstallations, installationsProblems } from './installations/installations.ts';
+export { homeOf } from '@pgqueue/core/internal';
+export type { Installation } from '@pgqueue/postgres/internal';
+export { checkInstallations, installationsProblems } from '@pgqueue/postgres/internal';
 export type { KeysOperator, MoveKeyOptions, MoveOptions, RebalanceOptions } from './move/keys.ts';
 export type { KeyMoved } from './move/move.ts';
 export type { FailedMove, MovePlan, PlannedMove, Rebalanced } from './move/rebalance.ts';
@@ -18,7 +19,6 @@ export type {
   Unreachable,
 } from './operator/operator.ts';
 export type { RouterProducer } from './producer/producer.ts';
-export { homeOf } from './route/home-of.ts';
 export type { Router, RouterOptions } from './router.ts';
 export { createRouter } from './router.ts';
 export type { RouterWorker, RouterWorkerOptions } from './worker/worker.ts';

@@ -14,8 +14,8 @@ import {
 import type { Actor, Operator } from '@pgqueue/postgres';
 import { createOperator } from '@pgqueue/postgres';
 import type { Producer, TraceSource } from '@pgqueue/producer';
-import type { Installation } from './installations/installations.ts';
-import { checkInstallations } from './installations/installations.ts';
+import type { Installation } from '@pgqueue/postgres/internal';
+import { checkInstallations } from '@pgqueue/postgres/internal';
 import type { Member } from './installations/member.ts';
 import { createMember } from './installations/member.ts';
 import { operateKeys } from './move/keys.ts';

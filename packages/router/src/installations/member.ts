@@ -1,7 +1,7 @@
 import { PgQueueError } from '@pgqueue/core';
 import type { Database } from '@pgqueue/postgres';
-import { openDatabase, readIdentity, sqlState } from '@pgqueue/postgres/internal';
-import type { Installation } from './installations.ts';
+import type { Installation } from '@pgqueue/postgres/internal';
+import { identityProblem, openDatabase, readIdentity, sqlState } from '@pgqueue/postgres/internal';
 
 /** An installation of a router, with connections of its own for routes and checks. */
 export interface Member {
@@ -73,20 +73,6 @@ export function createMember(
       await Promise.all([database.close(), patient?.close()]);
     },
   };
-}
-
-/** Returns what is wrong with the number or the name that a database says; undefined: nothing. */
-export function identityProblem(
-  { number, name }: Pick<Installation, 'number' | 'name'>,
-  found: { readonly number: number; readonly name: string } | undefined,
-): string | undefined {
-  const init = `pgqueue installations init --number ${number} --name ${name}`;
-  if (found === undefined) return `its database has no number: run "${init}" there`;
-  if (found.number !== number)
-    return `its database says number ${found.number} (${found.name}): is its connection string the one of another installation? Otherwise correct the number in the list`;
-  if (found.name !== name)
-    return `its database says the name ${JSON.stringify(found.name)}: correct the list, or rename it by "${init}"`;
-  return undefined;
 }
 
 /** Codes of errors that say all by themselves: they are the caller's, and would be the same in any installation. */

@@ -1,7 +1,7 @@
+import { homeOf } from '@pgqueue/core/internal';
 import type { Route } from '@pgqueue/postgres/internal';
 import { countKey, keysHere } from '@pgqueue/postgres/internal';
 import type { Member } from '../installations/member.ts';
-import { homeOf } from '../route/home-of.ts';
 import { allRoutes } from '../route/routes.ts';
 import type { KeyMoved, MoveParts, MoveWish } from './move.ts';
 

@@ -1,7 +1,7 @@
 import type { OpenMove, Route } from '@pgqueue/postgres/internal';
-import { readIdentity, readMoves, readSharedLimits, setRoute } from '@pgqueue/postgres/internal';
+import { identityProblem, readIdentity, readMoves, readSharedLimits, setRoute } from '@pgqueue/postgres/internal';
 import type { Member } from '../installations/member.ts';
-import { identityProblem, schemaOf } from '../installations/member.ts';
+import { schemaOf } from '../installations/member.ts';
 import { limitMisfits } from '../limits/limit-misfits.ts';
 import type { LimitStatus } from '../limits/limits-of.ts';
 import { limitsOf } from '../limits/limits-of.ts';

@@ -13,7 +13,7 @@ import type {
   Status,
   Verdicts,
 } from '@pgqueue/postgres';
-import type { Installation } from '../installations/installations.ts';
+import type { Installation } from '@pgqueue/postgres/internal';
 import type { Member } from '../installations/member.ts';
 import type { KeysOperator } from '../move/keys.ts';
 import type { LimitStatus, RouterLimits } from '../limits/limits-of.ts';

@@ -1,8 +1,8 @@
 import { PgQueueError } from '@pgqueue/core';
+import { homeOf } from '@pgqueue/core/internal';
 import type { Route } from '@pgqueue/postgres/internal';
 import { readRoutes } from '@pgqueue/postgres/internal';
 import type { Member } from '../installations/member.ts';
-import { homeOf } from './home-of.ts';
 
 /** Homes of keys, as a router knows them: the hash, and the routes of keys that were moved. */
 export interface Routes {

@@ -1,4 +1,4 @@
-import { PgQueueError } from '@pgqueue/core';
+import { PgQueueError } from './errors.ts';
 
 /**
  * Returns the number of the installation that is the home of a key, by rendezvous hashing: each installation draws a

@@ -8,7 +8,9 @@ import {
   throwProblems,
   valueProblems,
 } from '@pgqueue/core/internal';
-import { aConnectionString, databaseShape, identityShape } from '@pgqueue/postgres/internal';
+import { aConnectionString } from '../connection/connection-string.ts';
+import { databaseShape } from '../connection/database-options.ts';
+import { identityShape } from '../operator/installation.ts';
 
 /** One of the installations that a router knows. */
 export interface Installation {
@@ -63,4 +65,18 @@ export function installationsProblems(given: unknown): readonly string[] {
   if (all.length > 0 && all.every(({ state }) => state === 'draining'))
     problems.push('all installations are draining: at least one must be active');
   return problems;
+}
+
+/** Returns what is wrong with the number or the name that a database says; undefined: nothing. */
+export function identityProblem(
+  { number, name }: Pick<Installation, 'number' | 'name'>,
+  found: { readonly number: number; readonly name: string } | undefined,
+): string | undefined {
+  const init = `pgqueue installations init --number ${number} --name ${name}`;
+  if (found === undefined) return `its database has no number: run "${init}" there`;
+  if (found.number !== number)
+    return `its database says number ${found.number} (${found.name}): is its connection string the one of another installation? Otherwise correct the number in the list`;
+  if (found.name !== name)
+    return `its database says the name ${JSON.stringify(found.name)}: correct the list, or rename it by "${init}"`;
+  return undefined;
 }
