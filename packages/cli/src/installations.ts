@@ -1,11 +1,12 @@
 import type { JobsOperator, Operator } from '@pgqueue/postgres';
-import type { Router } from '@pgqueue/router';
+import type { Installation, Router } from '@pgqueue/router';
 import type { Command } from 'commander';
 import { actorOf, codecOf, outputOf, withOperator } from './context.ts';
 import type { ExitCode } from './errors.ts';
 import { Exit, UsageError } from './errors.ts';
 import { loadInstallations } from './files/installations-file.ts';
 import type { Output } from './output/output.ts';
+import type { Redact } from './output/redact.ts';
 import { redactor } from './output/redact.ts';
 import type { GlobalOptions } from './settings.ts';
 
@@ -42,14 +43,19 @@ export async function withOperations(
   return withRouter(command, (router, output) => work(router.operator, output));
 }
 
+/** The list that a command was given, and output that tells no password of it. */
+export interface Across {
+  readonly installations: readonly Installation[];
+  readonly redact: Redact;
+  readonly output: Output;
+}
+
 /**
- * Runs a command with a router of the installations that it was given.
+ * Loads the list of installations that a command was given.
  * @throws {UsageError} without a list, or with a database beside it
+ * @throws {PgQueueError} `configuration`
  */
-export async function withRouter(
-  command: Command,
-  work: (router: Router, output: Output) => Promise<ExitCode | void>,
-): Promise<void> {
+export async function acrossOf(command: Command): Promise<Across> {
   const options = command.optsWithGlobals<AcrossOptions>();
   const { installations: file, databaseUrl, schema } = options;
   if (file === undefined) throw new UsageError('give the list: --installations FILE');
@@ -57,7 +63,19 @@ export async function withRouter(
     throw new UsageError('the list has the databases and schemas: leave out --database-url and --schema');
   const installations = await loadInstallations(file);
   const redactors = installations.map(({ connectionString }) => redactor(connectionString));
-  const output = outputOf(options, (text) => redactors.reduce((clean, redact) => redact(clean), text));
+  const redact: Redact = (text) => redactors.reduce((clean, each) => each(clean), text);
+  return { installations, redact, output: outputOf(options, redact) };
+}
+
+/**
+ * Runs a command with a router of the installations that it was given.
+ * @throws {UsageError} as {@link acrossOf}
+ */
+export async function withRouter(
+  command: Command,
+  work: (router: Router, output: Output) => Promise<ExitCode | void>,
+): Promise<void> {
+  const { installations, output } = await acrossOf(command);
   const { createRouter } = await import('@pgqueue/router');
   const router = createRouter({ installations, actor: actorOf(), ...(await codecOf(command)) });
   try {

@@ -26,7 +26,7 @@ import type { Parameters } from './http/parameters.ts';
 import { queryOf } from './http/parameters.ts';
 import type { Answers } from './live/answers.ts';
 import type { Hub } from './live/hub.ts';
-import type { User } from './options.ts';
+import type { Settings, User } from './options.ts';
 import { isUserRole } from './options.ts';
 import { auditPage } from './pages/audit.ts';
 import { deadGroupsPage, deadPage } from './pages/dead.ts';
@@ -64,16 +64,16 @@ export interface Parts {
 
 /** Creates the routes. Their paths are below the base path. */
 export function createApp(parts: Parts): Hono<Env> {
-  const { basePath } = parts.office.settings;
-  const app = new Hono<Env>({ getPath: ({ url }) => pathBelow(basePath, new URL(url).pathname) });
-  guard(app, parts);
+  const { settings } = parts.office;
+  const app = new Hono<Env>({ getPath: ({ url }) => ownPath(settings, new URL(url).pathname) });
+  guard(app, { settings, csrf: parts.csrf });
   if (parts.api !== undefined) apiRoutes(app, parts.api);
   session(app, parts);
   live(app, parts);
   pages(app, parts);
   actions(app, parts);
   app.get('*', (c) => {
-    const path = pathBelow(basePath, new URL(c.req.url).pathname);
+    const path = ownPath(settings, new URL(c.req.url).pathname);
     return parts.files.file(path) ?? parts.files.page();
   });
   app.all('*', () => {
@@ -82,13 +82,24 @@ export function createApp(parts: Parts): Hono<Env> {
   return app;
 }
 
-/** Removes the base path; a framework that mounts at a path may have removed it already. */
-function pathBelow(basePath: string, path: string): string {
+/**
+ * Removes the base path: first the part at which the dashboard is mounted, then that of an installation among several.
+ */
+export function ownPath({ mountPath, basePath }: Settings, path: string): string {
+  return pathBelow(basePath.slice(mountPath.length), pathBelow(mountPath, path));
+}
+
+/** Removes a base path; a framework that mounts at a path may have removed it already. */
+export function pathBelow(basePath: string, path: string): string {
   if (basePath === '' || (path !== basePath && !path.startsWith(`${basePath}/`))) return path;
   return path.slice(basePath.length) || '/';
 }
 
-function guard(app: Hono<Env>, { office: { settings }, csrf }: Parts): void {
+/** Lets in only what may come in, and adds the headers of every answer. */
+export function guard(
+  app: Hono<Env>,
+  { settings, csrf }: { readonly settings: Settings; readonly csrf: Csrf },
+): void {
   app.onError((error, c) => {
     const problem = problemOf(error);
     if (problem.code === 'internal' || problem.code === 'database') {

@@ -40,6 +40,13 @@
  * | GET /api/bulk/:run | | {@link BulkRun} | viewer |
  * | POST /api/bulk/:run/stop | {} | {@link BulkRun} | operator |
  *
+ * With several installations, all of that is below `/i/NAME`, and over all of them there are:
+ *
+ * | request | answer | role |
+ * |---|---|---|
+ * | GET /api/installations | {@link Installations} | viewer |
+ * | GET /api/find/:id | {@link Found} | viewer |
+ *
  * Queries are query parameters. A filter that is left out does not apply; an empty text is a value (`key=`).
  *
  * A POST needs `content-type: application/json`, the header `x-pgqueue-csrf` with {@link Session.csrf}, and
@@ -54,8 +61,9 @@
  *
  * The front end is in `dist/web`. Its files are served unchanged; names below `assets/` include a hash of the
  * content. Every other path outside /api is answered with `index.html`. In it the server replaces
- * `__PGQUEUE_NONCE__` by a nonce of this answer, which `style-src` of the content security policy names, and
- * `__PGQUEUE_BASE__` by the base path with a slash at the end.
+ * `__PGQUEUE_NONCE__` by a nonce of this answer, which `style-src` of the content security policy names,
+ * `__PGQUEUE_BASE__` by the base path with a slash at the end, and `__PGQUEUE_VIEW__` by what the pages are of: nothing
+ * for the only installation, `*` for all of several, or the name of one of them.
  */
 export type * from './contract/actions.ts';
 export type * from './contract/audit.ts';
@@ -64,6 +72,7 @@ export type * from './contract/api.ts';
 export type * from './contract/dead.ts';
 export type * from './contract/flows.ts';
 export type * from './contract/health.ts';
+export type * from './contract/installations.ts';
 export type * from './contract/jobs.ts';
 export type * from './contract/keys.ts';
 export type * from './contract/live.ts';

@@ -1,10 +1,16 @@
 import type { Codec } from '@pgqueue/core';
 import type { Database, NodeInfo, Operator, Status } from '@pgqueue/postgres';
-import { checkSchemaVersion, operatorOf, shareReading } from '@pgqueue/postgres/internal';
+import {
+  checkSchemaVersion,
+  identityProblem,
+  operatorOf,
+  readIdentity,
+  shareReading,
+} from '@pgqueue/postgres/internal';
 import type { Activity } from '@pgqueue/postgres/internal/dashboard';
 import { asRole, countFailedFlows, missingRoles, readActivity } from '@pgqueue/postgres/internal/dashboard';
 import type { Role, Window } from './contract.ts';
-import type { Settings } from './options.ts';
+import type { OwnIdentity, Settings } from './options.ts';
 import { Problem } from './problem.ts';
 
 /** Database access for the requests of one role. */
@@ -113,8 +119,12 @@ function once(check: () => Promise<void>): () => Promise<void> {
   };
 }
 
-async function checkDatabase(database: Database, { databaseRoles, api }: Settings): Promise<void> {
+async function checkDatabase(
+  database: Database,
+  { databaseRoles, api, installation }: Settings,
+): Promise<void> {
   await checkSchemaVersion(database, database.schema);
+  if (installation !== undefined) await checkIdentity(database, installation);
   if (databaseRoles === undefined) return;
   const { viewer, operator, producer } = databaseRoles;
   const missing = await missingRoles(database, [viewer, operator, ...(api === undefined ? [] : [producer])]);
@@ -123,6 +133,14 @@ async function checkDatabase(database: Database, { databaseRoles, api }: Setting
     'database',
     `the database has no role ${missing.join(' and no role ')} that the dashboard's user is a member of: run "pgqueue migrate --roles" and grant them to it, or set the option databaseRoles`,
   );
+}
+
+/** Checks that a database is that of the installation whose name the pages show. @throws {Problem} `database` */
+async function checkIdentity(database: Database, installation: OwnIdentity): Promise<void> {
+  const found = await readIdentity(database);
+  if (found === undefined && installation.alone) return;
+  const problem = identityProblem(installation, found);
+  if (problem !== undefined) throw new Problem('database', problem);
 }
 
 /** Reports whether this user sees payloads. The database's viewer role cannot read them either. */

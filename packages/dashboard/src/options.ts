@@ -18,7 +18,8 @@ import {
   throwProblems,
 } from '@pgqueue/core/internal';
 import type { DatabaseOptions } from '@pgqueue/postgres';
-import { databaseShape } from '@pgqueue/postgres/internal';
+import type { Installation } from '@pgqueue/postgres/internal';
+import { databaseShape, installationsProblems } from '@pgqueue/postgres/internal';
 import type { Role } from './contract.ts';
 
 /** Rights of a user: those of the pages, or `producer`, who uses the HTTP API and sees no page. */
@@ -87,6 +88,11 @@ export interface ApiOptions {
 
 /** See {@link createDashboard}. */
 export interface DashboardOptions extends Pick<DatabaseOptions, 'connectionString' | 'pool' | 'schema'> {
+  /**
+   * Several installations instead of one, as a router takes them: one page over all, and the pages of each below
+   * `/i/NAME`. Then leave out `connectionString`, `pool` and `schema`.
+   */
+  readonly installations?: readonly Installation[];
   /** Identifies users. Without it, the dashboard answers on loopback only, and every user is an operator. */
   readonly auth?: Auth;
   /**
@@ -141,14 +147,26 @@ export interface ApiSettings {
   readonly listen: boolean;
 }
 
+/** Identity that the database of an installation must have. */
+export interface OwnIdentity {
+  readonly number: number;
+  readonly name: string;
+  /** It is the only one of the list: it may have no number. */
+  readonly alone: boolean;
+}
+
 /** Options with defaults applied. */
 export interface Settings {
+  /** Undefined: the options name no installations. */
+  readonly installation: OwnIdentity | undefined;
   readonly auth: Auth | undefined;
   readonly databaseRoles: Required<DatabaseRoles> | undefined;
   readonly api: ApiSettings | undefined;
   readonly redact: Redact | undefined;
   readonly codec: Codec | undefined;
-  /** Without a slash at the end: `` or `/admin/queue`. */
+  /** Path at which the dashboard is mounted, without a slash at the end: `` or `/admin/queue`. */
+  readonly mountPath: string;
+  /** The same, with the path of the installation among several: `/admin/queue/i/eu-1`. */
   readonly basePath: string;
   readonly hosts: readonly string[] | undefined;
   readonly traceUrl: string | undefined;
@@ -180,6 +198,7 @@ const shape: Shape<DashboardOptions> = {
   connectionString: databaseShape.connectionString,
   pool: databaseShape.pool,
   schema: databaseShape.schema,
+  installations: optional(anything),
   auth: optional(aFunction),
   databaseRoles: optional(either({ expected: 'false', judge: (value) => value === false }, anObject(roles))),
   api: optional(either(aFlag, anObject(apiShape))),
@@ -214,21 +233,22 @@ const shape: Shape<DashboardOptions> = {
  */
 export function settle(options: DashboardOptions): Settings {
   const problems = optionProblems(options, shape);
-  throwProblems('configuration', 'the dashboard', problems.length > 0 ? problems : twiceIn(options.api));
+  throwProblems(
+    'configuration',
+    'the dashboard',
+    problems.length > 0 ? problems : [...twiceIn(options.api), ...severalProblems(options)],
+  );
   const { auth, databaseRoles, schema = 'pgqueue', basePath = '', hosts } = options;
-  const standard = {
-    viewer: `${schema}_viewer`,
-    operator: `${schema}_operator`,
-    producer: `${schema}_producer`,
-  };
-  const withoutRoles = databaseRoles === false || (databaseRoles === undefined && auth === undefined);
+  const mountPath = basePath.replace(/\/$/, '');
   return {
+    installation: undefined,
     auth,
-    databaseRoles: withoutRoles ? undefined : { ...standard, ...databaseRoles },
+    databaseRoles: rolesOf({ auth, databaseRoles, schema }),
     api: settleApi(options.api),
     redact: options.redact,
     codec: options.codec,
-    basePath: basePath.replace(/\/$/, ''),
+    mountPath,
+    basePath: mountPath,
     hosts: hosts?.map((host) => host.toLowerCase()),
     traceUrl: options.traceUrl,
     csrfSecret: options.csrfSecret,
@@ -237,6 +257,49 @@ export function settle(options: DashboardOptions): Settings {
     liveEveryMs: options.liveEveryMs ?? 2_500,
     concurrency: options.concurrency ?? 4,
   };
+}
+
+/** Returns the settings of one of several installations. @param settings those of the whole dashboard */
+export function settleOwn(
+  settings: Settings,
+  { databaseRoles, installations }: DashboardOptions,
+  { number, name, schema = 'pgqueue' }: Installation,
+): Settings {
+  const { auth, mountPath } = settings;
+  return {
+    ...settings,
+    installation: { number, name, alone: installations?.length === 1 },
+    databaseRoles: rolesOf({ auth, databaseRoles, schema }),
+    basePath: `${mountPath}/i/${name}`,
+  };
+}
+
+/** Options on which the roles depend. */
+interface RolesGiven {
+  readonly auth: Auth | undefined;
+  readonly databaseRoles: DashboardOptions['databaseRoles'] | undefined;
+  readonly schema: string;
+}
+
+function rolesOf({ auth, databaseRoles, schema }: RolesGiven): Settings['databaseRoles'] {
+  if (databaseRoles === false || (databaseRoles === undefined && auth === undefined)) return undefined;
+  const standard = {
+    viewer: `${schema}_viewer`,
+    operator: `${schema}_operator`,
+    producer: `${schema}_producer`,
+  };
+  return { ...standard, ...databaseRoles };
+}
+
+function severalProblems(options: DashboardOptions): readonly string[] {
+  if (options.installations === undefined) return [];
+  const beside = (['connectionString', 'pool', 'schema'] as const).filter(
+    (name) => options[name] !== undefined,
+  );
+  return [
+    ...installationsProblems(options.installations),
+    ...beside.map((name) => `${name} must be left out beside installations, which have their own`),
+  ];
 }
 
 function settleApi(api: DashboardOptions['api'] = false): ApiSettings | undefined {

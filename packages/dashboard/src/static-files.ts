@@ -3,6 +3,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { extname, join, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { pagePolicy } from './guard/headers.ts';
+import type { Settings } from './options.ts';
 
 /** The built front end. */
 export interface StaticFiles {
@@ -32,8 +33,15 @@ export function builtFolder(): string {
 /**
  * Reads the folder on first use and keeps its files in memory, so that only those files are ever served. It
  * is read again as long as it has no index.html.
+ * @param given `overall`: its pages are those over all installations
  */
-export function createStaticFiles(folder: string, basePath: string): StaticFiles {
+export function createStaticFiles(
+  folder: string,
+  { basePath, installation }: Pick<Settings, 'basePath' | 'installation'>,
+  { overall = false }: { readonly overall?: boolean } = {},
+): StaticFiles {
+  // no name can be `*`
+  const view = overall ? '*' : (installation?.name ?? '');
   let read:
     | { readonly files: ReadonlyMap<string, Uint8Array<ArrayBuffer>>; readonly index: string | undefined }
     | undefined;
@@ -64,7 +72,8 @@ export function createStaticFiles(folder: string, basePath: string): StaticFiles
       const nonce = randomBytes(18).toString('base64');
       const html = index
         .replaceAll('__PGQUEUE_NONCE__', nonce)
-        .replaceAll('__PGQUEUE_BASE__', `${basePath}/`);
+        .replaceAll('__PGQUEUE_BASE__', `${basePath}/`)
+        .replaceAll('__PGQUEUE_VIEW__', view);
       return new Response(html, {
         headers: {
           'content-type': 'text/html; charset=utf-8',

@@ -7,9 +7,9 @@ const here = fileURLToPath(new URL('.', import.meta.url));
 process.env['NODE_ENV'] = 'production';
 
 /**
- * Bundles everything a page needs, so that it loads nothing from other hosts. The server replaces two texts
- * in index.html: `__PGQUEUE_NONCE__` by a nonce of the answer, and `__PGQUEUE_BASE__` by the path the
- * dashboard is mounted at.
+ * Bundles everything a page needs, so that it loads nothing from other hosts. The server replaces three texts
+ * in index.html: `__PGQUEUE_NONCE__` by a nonce of the answer, `__PGQUEUE_BASE__` by the path the dashboard is
+ * mounted at, and `__PGQUEUE_VIEW__` by what the pages are of.
  */
 export default defineConfig({
   root: here,

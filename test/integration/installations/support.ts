@@ -59,3 +59,16 @@ export function nth<Item>(list: readonly Item[], index: number): Item {
   if (found === undefined) throw new Error(`there is no ${index} in a list of ${list.length}`);
   return found;
 }
+
+/** Inserts a job as plain SQL does; resolves to its id. */
+export async function insertJob(
+  database: Database,
+  { key = '', id }: { readonly key?: string; readonly id?: string } = {},
+): Promise<string> {
+  const [row] = await database.query<{ readonly id: string }>(
+    `insert into pgqueue.queue (id, task, key, payload)
+     values (coalesce($2::text::uuid, pgqueue.uuid_v7()), 'hello', $1, '{}') returning id`,
+    [key, id ?? null],
+  );
+  return row?.id ?? '';
+}

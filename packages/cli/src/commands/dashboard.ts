@@ -1,10 +1,12 @@
 import { readFileSync } from 'node:fs';
 import type { Codec } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
-import type { ApiOptions, Auth } from '@pgqueue/dashboard';
+import type { ApiOptions, Auth, DashboardOptions } from '@pgqueue/dashboard';
 import { Option } from 'commander';
 import type { Command } from 'commander';
+import type { Context } from '../context.ts';
 import { codecOf, contextOf } from '../context.ts';
+import { acrossInstallations, acrossOf, isAcross } from '../installations.ts';
 import { whole } from '../parse.ts';
 import { createLogger, logLevels } from '../roles/logger.ts';
 import type { Role } from '../roles/run.ts';
@@ -28,8 +30,7 @@ interface DashboardCommandOptions {
 }
 
 export function addDashboard(program: Command): void {
-  const command = program
-    .command('dashboard')
+  const command = acrossInstallations(program.command('dashboard'))
     .summary('the dashboard, on its own')
     .description(
       'Serves the dashboard until SIGTERM or SIGINT. Without --token-file it answers only requests from this machine, and allows them everything.',
@@ -54,7 +55,7 @@ export function addDashboard(program: Command): void {
     )
     .addOption(new Option('--log-level <level>', 'lowest level to log').choices(logLevels).default('info'))
     .action(async (options: DashboardCommandOptions, self: Command) => {
-      const context = contextOf(self);
+      const { output, redact, ...databases } = await databasesOf(self);
       const {
         port,
         host,
@@ -67,11 +68,11 @@ export function addDashboard(program: Command): void {
       } = options;
       if (options.tasks !== undefined && !options.api) self.error('error: --tasks goes with --api only');
       const api = options.api && (await apiFrom(options.tasks));
-      const logger = createLogger({ level, role: 'dashboard', redact: context.redact });
+      const logger = createLogger({ level, role: 'dashboard', redact });
       const auth = tokenFile === undefined ? undefined : await authFrom(tokenFile);
       const { createDashboard, serveDashboard } = await import('@pgqueue/dashboard');
       const dashboard = createDashboard({
-        ...context.settings,
+        ...databases,
         ...(await codecOf(self)),
         logger,
         api,
@@ -94,16 +95,28 @@ export function addDashboard(program: Command): void {
         stop: () => close(),
       };
       await runRole(role, {
-        output: context.output,
+        output,
         ready: () => ({ role: 'dashboard', url }),
         text: () => `dashboard ${url}`.trim(),
       });
     });
   examples(command, [
     ['dashboard', 'http://127.0.0.1:3456/, for this machine only'],
+    ['dashboard --installations all.json', 'several installations: a page over all, and the pages of each'],
     ['dashboard --api --tasks tasks.js', 'with the HTTP API, for jobs of these tasks'],
     ['dashboard --host 0.0.0.0 --token-file ./tokens', 'for others: put a proxy with TLS before it'],
   ]);
+}
+
+/** Reads which database the command is for, or which installations. */
+async function databasesOf(
+  command: Command,
+): Promise<
+  Pick<Context, 'output' | 'redact'> & Pick<DashboardOptions, 'connectionString' | 'schema' | 'installations'>
+> {
+  if (isAcross(command)) return acrossOf(command);
+  const { settings, ...context } = contextOf(command);
+  return { ...settings, ...context };
 }
 
 /**

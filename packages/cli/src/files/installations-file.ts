@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { PgQueueError } from '@pgqueue/core';
 import { throwProblems } from '@pgqueue/core/internal';
+import { installationsProblems } from '@pgqueue/postgres/internal';
 import type { Installation } from '@pgqueue/router';
 import { importModule } from './module.ts';
 import { whyUnread } from './unread.ts';
@@ -21,7 +22,6 @@ export async function loadInstallations(file: string): Promise<readonly Installa
   };
   if (installations === undefined)
     throw wrong('has no "installations": [{ number: 1, name: "eu-1", connectionString: "postgres://…" }]');
-  const { installationsProblems } = await import('@pgqueue/router');
   throwProblems('configuration', `--installations ${file}`, installationsProblems(installations));
   return installations as readonly Installation[];
 }

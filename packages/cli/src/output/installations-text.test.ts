@@ -38,7 +38,9 @@ test('three installations with long names, one of them down, fit into 80 columns
   const lines = routerStatusText(status).split('\n');
   expect(lines.filter((line) => lengthOf(line) > 80)).toEqual([]);
   expect(lines[0]).toMatch(/^INSTA\S* +NO +STATE +WAITING +READY +RUNNING +DEAD +OLDEST +DONE\/S +SLOTS$/);
-  expect(lines[1]).toMatch(/^produ\S*… +1 +active +~1\.23M +1000 +12\.3K +~98\.8K +23h 59m +12\.3K +10K\/10K$/);
+  expect(lines[1]).toMatch(
+    /^produ\S*… +1 +active +~1\.23M +1000 +12\.3K +~98\.8K +23h 59m +12\.3K +10K\/10K$/,
+  );
   expect(lines[2]).toMatch(/… +2 +drains /);
   expect(lines[3]).toMatch(/… +1000 +down +- +-/);
   expect(lines[4]).toMatch(/^all +2 of 3 +~1\.23M/);

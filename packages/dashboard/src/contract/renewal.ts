@@ -23,4 +23,5 @@ export const renewEveryMs = {
   policy: 5_000,
   health: 15_000,
   audit: 15_000,
+  installations: 5_000,
 } as const;

@@ -23,7 +23,7 @@ import { Boundary } from './ui/frame/boundary.tsx';
 import { countText } from './ui/counts.tsx';
 import { Num } from './ui/numbers.tsx';
 import { Page } from './ui/frame/page.tsx';
-import { Shell } from './ui/frame/shell.tsx';
+import { entries, Shell } from './ui/frame/shell.tsx';
 import { To } from './ui/text.tsx';
 import { Shortcuts } from './ui/frame/shortcuts.tsx';
 
@@ -47,8 +47,8 @@ export function App(): ReactNode {
   const [path] = useLocation();
   useHeadingFocus(path);
   return (
-    <Shell who={<Who />} count={EntryCount}>
-      <Shortcuts />
+    <Shell entries={entries} who={<Who />} count={EntryCount}>
+      <Shortcuts entries={entries} />
       <Boundary key={path}>
         <Switch>
           {Object.entries(pages).map(([path, component]) => (
@@ -68,7 +68,7 @@ export function App(): ReactNode {
 }
 
 /** Focuses the heading after navigation, so that screen readers announce the page. */
-function useHeadingFocus(path: string): void {
+export function useHeadingFocus(path: string): void {
   const shown = useRef(path);
   useEffect(() => {
     if (shown.current === path) return;

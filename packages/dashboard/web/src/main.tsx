@@ -10,8 +10,9 @@ import { createRoot } from 'react-dom/client';
 import { Router } from 'wouter';
 import { ApiProblem } from './api/client.ts';
 import { startLive } from './api/live.ts';
-import { mount, styleNonce } from './api/mount.ts';
+import { isOverall, mount, styleNonce } from './api/mount.ts';
 import { App } from './app.tsx';
+import { OverallApp } from './overall/app.tsx';
 import { resolver, theme } from './theme.ts';
 
 const nonce = styleNonce();
@@ -41,11 +42,9 @@ createRoot(root).render(
     >
       <Notifications position="bottom-right" limit={4} />
       <QueryClientProvider client={cache}>
-        <Router base={mount}>
-          <App />
-        </Router>
+        <Router base={mount}>{isOverall ? <OverallApp /> : <App />}</Router>
       </QueryClientProvider>
     </MantineProvider>
   </StrictMode>,
 );
-startLive(cache);
+startLive(cache, { hasStream: !isOverall });

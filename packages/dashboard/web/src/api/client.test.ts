@@ -5,7 +5,7 @@ let renewals: (string | null)[];
 
 beforeEach(() => {
   vi.useFakeTimers();
-  vi.stubGlobal('document', { baseURI: 'http://dashboard.test/' });
+  vi.stubGlobal('document', { baseURI: 'http://dashboard.test/', querySelector: () => null });
   vi.stubGlobal('fetch', (url: string, { method, headers }: RequestInit) => {
     if (method === undefined && !url.endsWith('session'))
       renewals.push(new Headers(headers).get(renewalHeader));

@@ -23,6 +23,7 @@ let pauseMs = firstPauseMs;
 let timer: ReturnType<typeof setTimeout> | undefined;
 let paused = false;
 let cache: QueryClient | undefined;
+let hasStream = true;
 const listeners = new Set<() => void>();
 
 function turn(next: Freshness): void {
@@ -53,6 +54,7 @@ function heard(): void {
 function open(): void {
   close();
   if (paused || document.hidden || cache === undefined) return;
+  if (!hasStream) return turn({ kind: 'live' });
   source = new EventSource(address('live'));
   timer = setTimeout(again, silenceMs);
   // the browser reconnects by itself, unless the server refused the request
@@ -98,10 +100,11 @@ const still: ReadonlySet<string> = new Set(['live', 'bulk', 'session', 'doctor',
 
 /**
  * Opens one connection for the whole page, and closes it while the page is hidden: a browser allows only six
- * to a server.
+ * to a server. Without a stream, each answer renews itself at its interval, until updates are paused.
  */
-export function startLive(client: QueryClient): void {
+export function startLive(client: QueryClient, given: { readonly hasStream: boolean }): void {
   cache = client;
+  hasStream = given.hasStream;
   document.addEventListener('visibilitychange', () => (document.hidden ? close() : open()));
   open();
 }

@@ -14,7 +14,9 @@ import type {
   FlowResultsQuery,
   FlowsPage,
   FlowsQuery,
+  Found,
   Health,
+  Installations,
   JobPage,
   JobsPage,
   JobsQuery,
@@ -62,6 +64,20 @@ export function useSession(): UseQueryResult<Session> {
 /** Reports whether to offer actions. The server checks the role itself. */
 export function useIsOperator(): boolean {
   return useSession().data?.actor.role === 'operator';
+}
+
+/** Reads the state of all of several installations. */
+export function useInstallations(): UseQueryResult<Installations> {
+  return useAnswer({ name: 'installations', path: 'installations' });
+}
+
+/** Finds the installation of a job or a flow. */
+export function useFound(id: string): UseQueryResult<Found> {
+  return useQuery<Found>({
+    queryKey: ['find', id],
+    queryFn: ({ signal }) => get<Found>(`find/${encodeURIComponent(id)}`, {}, { signal }),
+    retry: false,
+  });
 }
 
 export function useOverview(query: OverviewQuery): UseQueryResult<Overview> {

@@ -23,16 +23,18 @@ const tones: Readonly<Record<string, Tone>> = {
   cancelled: 'quiet',
   expired: 'warn',
   alive: 'good',
+  active: 'good',
   draining: 'warn',
   overdue: 'warn',
   left: 'quiet',
   lost: 'bad',
+  down: 'bad',
   ok: 'good',
   warning: 'warn',
   error: 'bad',
 };
 
-/** Shows the state of a job or a node. */
+/** Shows the state of a job, a node or an installation. */
 export function Status({ of }: { readonly of: string }): ReactNode {
   return <Mark tone={tones[of] ?? 'quiet'}>{of}</Mark>;
 }

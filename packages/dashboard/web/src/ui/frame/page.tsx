@@ -1,5 +1,6 @@
 import type { ReactNode } from 'react';
 import { useEffect } from 'react';
+import { installation } from '../../api/mount.ts';
 import classes from './page.module.css';
 
 interface PageProps {
@@ -13,7 +14,7 @@ interface PageProps {
 
 export function Page({ title, heading, note, actions, children }: PageProps): ReactNode {
   useEffect(() => {
-    document.title = `${title} · pgqueue`;
+    document.title = [title, ...(installation === undefined ? [] : [installation]), 'pgqueue'].join(' · ');
   }, [title]);
   return (
     <div className={classes.page}>

@@ -13,24 +13,41 @@ import {
   IconScale,
   IconServer,
   IconSitemap,
+  IconStack2,
   IconSun,
   IconUsers,
 } from '../icons.ts';
 import type { ComponentType, ReactNode } from 'react';
 import { useEffect } from 'react';
 import { Link, useLocation } from 'wouter';
+import { installation, overallHref } from '../../api/mount.ts';
 import { LiveState } from './live-state.tsx';
 import classes from './shell.module.css';
 
-interface Entry {
+/** A page in the side bar. */
+export interface Entry {
   readonly to: string;
+  /** Address beyond these pages, which is loaded as a new document. */
+  readonly href?: string;
   readonly name: string;
   /** Shortcut key, after `g`. */
   readonly letter: string;
   readonly icon: ComponentType<{ readonly size?: number; readonly stroke?: number }>;
 }
 
+/** The pages of an installation. */
 export const entries: readonly Entry[] = [
+  ...(installation === undefined
+    ? []
+    : [
+        {
+          to: overallHref,
+          href: overallHref,
+          name: 'All installations',
+          letter: 'i',
+          icon: IconStack2,
+        },
+      ]),
   { to: '/', name: 'Overview', letter: 'o', icon: IconGauge },
   { to: '/keys', name: 'Keys', letter: 'k', icon: IconUsers },
   { to: '/queues', name: 'Queues', letter: 'q', icon: IconList },
@@ -49,6 +66,7 @@ function isAt(path: string, to: string): boolean {
 }
 
 interface ShellProps {
+  readonly entries: readonly Entry[];
   /** Name and role of the user. */
   readonly who: ReactNode;
   /** Renders the count of an entry. */
@@ -57,7 +75,7 @@ interface ShellProps {
 }
 
 /** Frame of every page, with navigation, live state and user. */
-export function Shell({ who, count: Count, children }: ShellProps): ReactNode {
+export function Shell({ entries, who, count: Count, children }: ShellProps): ReactNode {
   const [opened, { toggle, close }] = useDisclosure();
   const [path] = useLocation();
   useEffect(close, [path, close]);
@@ -82,20 +100,27 @@ export function Shell({ who, count: Count, children }: ShellProps): ReactNode {
           <Brand />
         </div>
         <ul className={classes.entries}>
-          {entries.map(({ to, name, icon: Icon }) => (
+          {entries.map(({ to, href, name, icon: Icon }) => (
             <li key={to}>
-              <Link
-                to={to}
-                className={classes.entry}
-                onClick={close}
-                aria-current={isAt(path, to) ? 'page' : undefined}
-              >
-                <Icon size={16} stroke={1.7} aria-hidden />
-                <span>{name}</span>
-                <span className={classes.count}>
-                  <Count to={to} />
-                </span>
-              </Link>
+              {href === undefined ? (
+                <Link
+                  to={to}
+                  className={classes.entry}
+                  onClick={close}
+                  aria-current={isAt(path, to) ? 'page' : undefined}
+                >
+                  <Icon size={16} stroke={1.7} aria-hidden />
+                  <span>{name}</span>
+                  <span className={classes.count}>
+                    <Count to={to} />
+                  </span>
+                </Link>
+              ) : (
+                <a href={href} className={classes.entry}>
+                  <Icon size={16} stroke={1.7} aria-hidden />
+                  <span>{name}</span>
+                </a>
+              )}
             </li>
           ))}
         </ul>
@@ -127,6 +152,7 @@ function Brand(): ReactNode {
     <span className={classes.brand}>
       <img src="./icon.svg" alt="" width={20} height={20} />
       pgqueue
+      {installation !== undefined && <span className={classes.installation}>{installation}</span>}
     </span>
   );
 }

@@ -3,7 +3,7 @@ import { useDisclosure } from '@mantine/hooks';
 import type { ReactNode } from 'react';
 import { useEffect, useRef } from 'react';
 import { useLocation } from 'wouter';
-import { entries } from './shell.tsx';
+import type { Entry } from './shell.tsx';
 
 /** Time in which a letter must follow `g`, in milliseconds. */
 const sequenceMs = 3_000;
@@ -15,7 +15,7 @@ function isTyping(target: EventTarget | null): boolean {
 }
 
 /** Keyboard shortcuts: `g` and a letter opens a page, `/` focuses the first filter, `?` shows this list. */
-export function Shortcuts(): ReactNode {
+export function Shortcuts({ entries }: { readonly entries: readonly Entry[] }): ReactNode {
   const [, go] = useLocation();
   const [opened, { open, close }] = useDisclosure();
   const gAt = useRef(Number.NEGATIVE_INFINITY);
@@ -26,13 +26,15 @@ export function Shortcuts(): ReactNode {
       const after = event.timeStamp - gAt.current < sequenceMs;
       gAt.current = event.key === 'g' ? event.timeStamp : Number.NEGATIVE_INFINITY;
       const entry = entries.find(({ letter }) => letter === event.key);
-      if (after && entry !== undefined) go(entry.to);
-      else if (event.key === '?') open();
+      if (after && entry !== undefined) {
+        if (entry.href === undefined) go(entry.to);
+        else location.assign(entry.href);
+      } else if (event.key === '?') open();
       else if (event.key === '/') focusFilter(event);
     };
     document.addEventListener('keydown', onKey);
     return () => document.removeEventListener('keydown', onKey);
-  }, [go, open]);
+  }, [go, open, entries]);
   return (
     <Modal opened={opened} onClose={close} title="Keys" size="sm">
       <Table>
