@@ -6,7 +6,7 @@ import { leaseLimit, setRoute } from '@pgqueue/postgres/internal';
 import { createRouter, homeOf } from '@pgqueue/router';
 import { afterAll, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { cli, parseCli } from '../../support/cli.ts';
+import { cli, parseCli, startCli } from '../../support/cli.ts';
 import { useDatabase } from '../../support/database.ts';
 import { nth, useSeveral, waitingIn } from '../installations/support.ts';
 
@@ -176,6 +176,37 @@ describe('over several', () => {
     );
   });
 
+  test('the dashboard shows all, also with one that is down, and no password is told', async () => {
+    const secret = 'postgres://somebody:hunter2-secret@127.0.0.1:1/nowhere';
+    file = listOf([several.installations[0], { ...several.installations[1], connectionString: secret }]);
+    const server = startCli([
+      'dashboard',
+      '--installations',
+      file,
+      '--port',
+      '0',
+      '--json',
+      '--log-level',
+      'debug',
+    ]);
+    await server.says('"event":"ready"', 60_000);
+    const { url } = JSON.parse(server.output().stdout) as { readonly url: string };
+    const read = async (path: string): Promise<unknown> => (await fetch(`${url}${path}`)).json();
+    expect(await read('api/installations')).toMatchObject({
+      actor: { name: 'local', role: 'operator' },
+      installations: [
+        { installation: 'one', error: null },
+        { installation: 'two', now: null },
+      ],
+    });
+    expect(await read('i/one/api/session')).toMatchObject({ schema: 'pgqueue' });
+    expect(await read('i/two/api/session')).toMatchObject({ error: { code: 'database' } });
+    server.process.kill('SIGTERM');
+    const { code, stdout, stderr } = await server.ended;
+    expect(code).toBe(0);
+    expect(stdout + stderr).not.toContain('hunter2');
+  });
+
   test('check finds what does not fit together, tells what to do, and writes missing copies', async () => {
     expect(await pgqueue('installations', 'check')).toMatchObject({
       code: 0,
@@ -281,6 +312,11 @@ test.each([
     ['status', '--installations', listOf([], 'x.json'), '--database-url', 'postgres://localhost/a'],
     2,
     'leave out --database-url',
+  ],
+  [
+    ['dashboard', '--installations', listOf([], 'x.json'), '--schema', 'jobs'],
+    2,
+    'leave out --database-url and --schema',
   ],
 ])('%j is refused', async (args, code, told) => {
   expect(await parseCli(args)).toMatchObject({ code, stderr: expect.stringContaining(told) });

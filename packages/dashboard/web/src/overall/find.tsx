@@ -55,10 +55,14 @@ export function FindPage(): ReactNode {
       <Answer query={query} rows={3}>
         {({ found: place, unreachable }) =>
           place === null ? (
-            <Empty title="No installation that answers knows it">
-              {unreachable.length > 0 && <>It may be in {unreachable.join(', ')}: no answer from there. </>}
-              <To to="/">Go to all installations</To>
-            </Empty>
+            <>
+              {unreachable.length > 0 && (
+                <p role="status">It may be in {unreachable.join(', ')}: no answer from there.</p>
+              )}
+              <Empty title="No installation that answers knows it">
+                <To to="/">Go to all installations</To>
+              </Empty>
+            </>
           ) : (
             <p role="status">It is in {place.installation}.</p>
           )

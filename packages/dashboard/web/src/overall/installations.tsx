@@ -132,7 +132,7 @@ function Details({ now, error }: InstallationRow): ReactNode {
   if (error !== null)
     return (
       <p>
-        <Mark tone="bad">No answer</Mark> {visible(error)}
+        <Mark tone="bad">No answer:</Mark> {visible(error)}
       </p>
     );
   if (now === null || now.warnings.length === 0) return undefined;
