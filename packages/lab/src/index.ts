@@ -1,5 +1,8 @@
 export type { Comparison, CompareOptions, Difference, LaneDifference } from './simulation/compare.ts';
 export { compare, compareResults } from './simulation/compare.ts';
+export type { HomeLoad, HottestKey, InstallationsSimulation, RoutedResult } from './installations/result.ts';
+export type { InstallationsOptions } from './installations/simulate-installations.ts';
+export { simulateInstallations } from './installations/simulate-installations.ts';
 export type { Arrival } from './workloads/arrival.ts';
 export type { FlowArrival, StepArrival } from './workloads/flow-arrival.ts';
 export type { NodeOptions } from './workloads/fleet.ts';
@@ -37,6 +40,7 @@ export { parseSwf } from './workloads/swf.ts';
 export type { StreamOptions } from './workloads/synthetic.ts';
 export { merge, synthetic } from './workloads/synthetic.ts';
 export type { Table } from './report/table.ts';
+export { installationsTables } from './report/installations-tables.ts';
 export { comparisonTables, tablesOf } from './report/tables.ts';
 export type { Workload } from './workloads/workload.ts';
 export { countJobs } from './workloads/workload.ts';

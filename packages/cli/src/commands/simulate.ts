@@ -3,7 +3,9 @@ import { defaultPolicy } from '@pgqueue/core';
 import { throwProblems } from '@pgqueue/core/internal';
 import type { Policy } from '@pgqueue/core';
 import type {
+  Comparison,
   Conditions,
+  InstallationsSimulation,
   NodeOptions,
   Simulation,
   SimulationProgress,
@@ -41,6 +43,8 @@ interface SimulateCommandOptions {
   readonly html?: string;
   readonly prepared?: string;
   readonly key?: NonNullable<SwfOptions['key']>;
+  readonly installations?: readonly number[];
+  readonly sharedSlots?: boolean;
   readonly progress?: boolean;
 }
 
@@ -65,6 +69,15 @@ export function addSimulate(program: Command): void {
       '--nodes <n>',
       'nodes in each pool; default 1, or with --history and without --slots the live ones',
       whole(1, 10_000),
+    )
+    .option(
+      '--installations <n,...>',
+      'route the jobs by their keys to this many installations, such as 2,4,8, and compare with one',
+      counts,
+    )
+    .option(
+      '--shared-slots',
+      'with --installations, a worker serves all with slots that they share; default: each has its part of the slots',
     )
     .option('--tick <duration>', 'shortest time between two plans; default 5ms', duration)
     .option('--seed <n>', 'seed of the random numbers; default 1', whole(0, 2_147_483_647))
@@ -96,18 +109,32 @@ export function addSimulate(program: Command): void {
       'simulate --policy new.ts --against now.ts --history --from 7d --html report.html',
       'what another policy had done last week',
     ],
+    [
+      'simulate --history --from 1d --installations 2,4',
+      'what routing to 2 or 4 installations does to waits',
+    ],
   ]);
 }
 
 const swfKeys: readonly NonNullable<SwfOptions['key']>[] = ['user', 'group', 'executable', 'partition'];
 
-function checkUsage({ workload, history, from, to, key }: SimulateCommandOptions): void {
+/** Reads numbers of installations. @throws {InvalidArgumentError} */
+function counts(text: string): readonly number[] {
+  return text.split(',').map(whole(1, 64));
+}
+
+function checkUsage(options: SimulateCommandOptions): void {
+  const { workload, history, from, to, key, installations, against, sharedSlots } = options;
   if ((workload === undefined) === (history !== true))
     throw new UsageError('give --workload FILE, or --history');
   if (history !== true && (from ?? to) !== undefined)
     throw new UsageError('--from and --to go with --history');
   if (key !== undefined && !isSwf(workload ?? ''))
     throw new UsageError('--key goes with a workload in the Standard Workload Format (.swf)');
+  if (installations !== undefined && against !== undefined)
+    throw new UsageError('--installations compares with one installation: leave out --against');
+  if (sharedSlots === true && installations === undefined)
+    throw new UsageError('--shared-slots goes with --installations');
 }
 
 /** Reads the range of the history. A duration counts back from now. */
@@ -124,7 +151,7 @@ function rangeOf(
 
 async function run(options: SimulateCommandOptions, loaded: LoadedWorkload, output: Output): Promise<void> {
   const { policy, against } = await policiesOf(options);
-  const { compare, comparisonTables, htmlReport, simulate, tablesOf } = await import('@pgqueue/lab');
+  const { htmlReport } = await import('@pgqueue/lab');
   const { arrivals, jobs, queues, says } = loaded;
   const policies = against === undefined ? [policy] : [policy, against];
   const prepared = options.prepared === undefined ? {} : readPrepared(options.prepared, policies);
@@ -144,18 +171,44 @@ async function run(options: SimulateCommandOptions, loaded: LoadedWorkload, outp
     ...(options.seed === undefined ? {} : { seed: options.seed }),
     onProgress: teller(jobs, options, output),
   };
-  const result =
-    against === undefined ? simulate({ ...conditions, policy }) : compare({ ...conditions, policy, against });
+  const { result, tables } = await simulated(options, conditions, { policy, against });
   if (options.html !== undefined) {
     writeFileSync(options.html, await htmlReport(result, { subtitle: says }));
     output.note(`report: ${options.html}`);
   }
   const { skipped } = loaded;
   const workload = { jobs, ...(skipped === undefined ? {} : { skipped }) };
-  output.answer({ ...result, workload }, () =>
-    textOf(says, 'base' in result ? comparisonTables(result) : tablesOf(result), output),
-  );
-  tellFaults('base' in result ? [result.base, result.other] : [result], output);
+  output.answer({ ...result, workload }, () => textOf(says, tables, output));
+  tellFaults(faultsOf(result), output);
+}
+
+type Result = Simulation | Comparison | InstallationsSimulation;
+
+async function simulated(
+  { installations, sharedSlots = false }: SimulateCommandOptions,
+  conditions: Conditions,
+  { policy, against }: { readonly policy: Policy; readonly against: Policy | undefined },
+): Promise<{ readonly result: Result; readonly tables: readonly Table[] }> {
+  const lab = await import('@pgqueue/lab');
+  if (installations !== undefined) {
+    const slots = sharedSlots ? 'shared' : 'divided';
+    const result = lab.simulateInstallations({ ...conditions, policy, installations, slots });
+    return { result, tables: lab.installationsTables(result) };
+  }
+  if (against === undefined) {
+    const result = lab.simulate({ ...conditions, policy });
+    return { result, tables: lab.tablesOf(result) };
+  }
+  const result = lab.compare({ ...conditions, policy, against });
+  return { result, tables: lab.comparisonTables(result) };
+}
+
+type Faults = Pick<Simulation, 'policy' | 'faults'>;
+
+function faultsOf(result: Result): readonly Faults[] {
+  if ('base' in result) return [result.base, result.other];
+  if ('faults' in result) return [result];
+  return [{ policy: result.policy, faults: result.results.flatMap(({ faults }) => faults) }];
 }
 
 /**
@@ -183,7 +236,7 @@ function teller(
  * Reports policies that failed and exits with code 1: their numbers come from the fallback, and a test of the
  * policy must not pass on them.
  */
-function tellFaults(results: readonly Simulation[], output: Output): void {
+function tellFaults(results: readonly Faults[], output: Output): void {
   const failed = results.filter(({ faults }) => faults.length > 0);
   if (failed.length === 0) return;
   for (const { policy, faults } of failed) {

@@ -1,6 +1,8 @@
 import type { Chart, Draw } from './charts.ts';
 import { loadDraw } from './charts.ts';
+import type { InstallationsSimulation } from '../installations/result.ts';
 import type { Comparison } from '../simulation/compare.ts';
+import { installationsTables } from './installations-tables.ts';
 import { chartsOf, comparisonCharts } from './result-charts.ts';
 import type { Simulation } from '../simulation/result.ts';
 import type { Table } from './table.ts';
@@ -16,14 +18,19 @@ export interface PageOptions {
 }
 
 /**
- * Renders a report as one HTML page with tables and charts, in light and dark colours. The page has no
+ * Renders a report as one HTML page with tables and charts, in light and dark colours; of installations with tables alone. The page has no
  * scripts and loads nothing.
  * @throws {PgQueueError} `configuration` if echarts, which is optional, is not installed
  */
 export async function htmlReport(
-  result: Simulation | Comparison,
+  result: Simulation | Comparison | InstallationsSimulation,
   options: PageOptions = {},
 ): Promise<string> {
+  if ('results' in result) {
+    const counts = result.results.map(({ installations }) => installations).join(', ');
+    const title = options.title ?? `${sayName(result.policy)} in ${counts} installations`;
+    return page({ ...options, title }, installationsTables(result), []);
+  }
   const draw = await loadDraw();
   if ('base' in result) {
     const { base, other } = namesOf(result);

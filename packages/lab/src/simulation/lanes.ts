@@ -103,6 +103,8 @@ interface LaneOptions {
   readonly weightOf: (lane: { readonly queue: string; readonly key: string }) => number;
   readonly queueWeight: (queue: string) => number;
   readonly kindOf: Policy['kindOf'];
+  /** Parts of the queues, by name. */
+  readonly parts: Map<string, QueuePart>;
 }
 
 function createMake({
@@ -110,8 +112,8 @@ function createMake({
   weightOf,
   queueWeight,
   kindOf,
+  parts,
 }: LaneOptions): (lane: { readonly queue: string; readonly key: string }, index: number) => SimLane {
-  const parts = new Map<string, QueuePart>();
   return ({ queue, key }, index) => {
     const part = parts.get(queue) ?? createQueuePart(queueWeight(queue));
     parts.set(queue, part);

@@ -1,4 +1,5 @@
 import { compareText, queueOf } from '@pgqueue/core';
+import type { Part } from './fairness.ts';
 import { compete, jain, settle } from './fairness.ts';
 import type { Gauge } from './gauge.ts';
 import { bring } from './gauge.ts';
@@ -85,7 +86,7 @@ function close(run: Run): void {
   for (const { lane, startedMs, item } of run.air.all) {
     if (item.node !== null) run.series.add(lane.row, { fromMs: startedMs, toMs: nowMs }, 1);
   }
-  for (const gauge of [total, ...run.queues.values()]) bring(gauge, nowMs);
+  for (const gauge of [total, run.overall, ...run.queues.values()]) bring(gauge, nowMs);
   for (const { gauge, part } of run.lanes.all()) {
     bring(gauge, nowMs);
     settle(run.fairness, part);
@@ -104,7 +105,7 @@ function countOpen(run: Run): ReadonlyMap<SimLane, number> {
   return open;
 }
 
-function attemptsOf({ tally }: SimLane): number {
+export function attemptsOf({ tally }: SimLane): number {
   return tally.done + tally.dead + tally.retries + tally.crashes;
 }
 
@@ -115,8 +116,7 @@ function laneResult(
   const { queue, key, tally, gauge, part } = lane;
   const { arrived, done, dead, expired, retries, crashes } = tally;
   const { servedMs, entitledMs } = part;
-  const enoughMs = enoughJobs * meanMs * part.periods;
-  const ratio = entitledMs > 0 && entitledMs >= enoughMs ? servedMs / entitledMs : null;
+  const ratio = ratioOf([part], meanMs);
   return {
     queue,
     key,
@@ -134,6 +134,17 @@ function laneResult(
   };
 }
 
+/**
+ * Returns served / entitled of the parts of a key. Null: too little to tell.
+ * @param meanMs duration of an average attempt, in milliseconds
+ */
+export function ratioOf(parts: readonly Part[], meanMs: number): number | null {
+  const sum = (of: (part: Part) => number): number => parts.reduce((total, part) => total + of(part), 0);
+  const entitledMs = sum((part) => part.entitledMs);
+  const enoughMs = enoughJobs * meanMs * sum(({ periods }) => periods);
+  return entitledMs > 0 && entitledMs >= enoughMs ? sum(({ servedMs }) => servedMs) / entitledMs : null;
+}
+
 function shareOf(gauge: Gauge, total: Gauge): number {
   return total.busyArea === 0 ? 0 : gauge.busyArea / total.busyArea;
 }
@@ -146,7 +157,7 @@ function deadlinesOf(lanes: readonly SimLane[]): Deadlines {
   };
 }
 
-function sumJobs(counts: readonly JobCounts[]): JobCounts {
+export function sumJobs(counts: readonly JobCounts[]): JobCounts {
   const sum = { arrived: 0, done: 0, dead: 0, expired: 0, unfinished: 0, retries: 0, crashes: 0 };
   for (const count of counts) {
     for (const name of Object.keys(sum) as (keyof JobCounts)[]) sum[name] += count[name];

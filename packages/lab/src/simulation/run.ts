@@ -2,10 +2,11 @@ import type { Candidate, Heap, HeldCounts, Settlement } from '@pgqueue/core';
 import { createHeap, queueOf } from '@pgqueue/core';
 import type { Air, Flying } from './air.ts';
 import { createAir } from './air.ts';
-import type { Fairness } from './fairness.ts';
+import type { Fairness, QueuePart } from './fairness.ts';
 import { createFairness } from './fairness.ts';
 import type { Fleet } from '../workloads/fleet.ts';
-import { createFleet } from '../workloads/fleet.ts';
+import type { Slots } from '../workloads/fleet.ts';
+import { createFleet, createSlots } from '../workloads/fleet.ts';
 import type { Gauge } from './gauge.ts';
 import { bring, createGauge } from './gauge.ts';
 import type { SimLane, Lanes } from './lanes.ts';
@@ -34,6 +35,18 @@ export interface HeldGauge {
   max: number;
   area: number;
   plans: number;
+}
+
+/** Parts that the runs of several installations have in common, which are simulated together. */
+export interface Joint {
+  readonly startMs: number;
+  readonly fairness: Fairness;
+  /** Parts of the queues, by name. */
+  readonly parts: Map<string, QueuePart>;
+  /** Counts over all installations. */
+  readonly overall: Gauge;
+  /** Slots that all share; undefined: each has those of its own fleet. */
+  readonly slots: ReadonlyMap<string, Slots> | undefined;
 }
 
 /** State of a simulation. */
@@ -87,6 +100,8 @@ export interface Run {
   /** Plans in a row that dispatched nothing while nothing else happened. */
   idlePlans: number;
   readonly total: Gauge;
+  /** The total over all installations that are simulated together; the same as `total` if there is one. */
+  readonly overall: Gauge;
   readonly queues: Map<string, Gauge>;
   readonly fairness: Fairness;
   readonly series: Series;
@@ -97,21 +112,23 @@ export interface Run {
   readonly forecast: Map<string, number>;
 }
 
-export function startRun(settings: Settings): Run {
+export function startRun(settings: Settings, joint?: Joint): Run {
   const arrivals = inOrder(settings.workload);
   const first = arrivals.next();
   const next = first.done === true ? undefined : first.value;
-  const startMs = next?.atMs ?? 0;
+  const startMs = joint?.startMs ?? next?.atMs ?? 0;
+  const total = createGauge(startMs);
   const soonest = <What>(): Heap<Event<What>> => createHeap<Event<What>>([], before);
   return {
     settings,
     planning: startPlanning(settings.policy),
-    fleet: createFleet(settings.fleet, settings.horizonMs),
+    fleet: createFleet(joint?.slots ?? createSlots(settings.fleet), settings.horizonMs),
     lanes: createLanes({
       startMs,
       weightOf: settings.weightOf,
       queueWeight: (queue) => queueOf(settings, queue).weight,
       kindOf: settings.policy.kindOf,
+      parts: joint?.parts ?? new Map(),
     }),
     startMs,
     nowMs: startMs,
@@ -143,9 +160,10 @@ export function startRun(settings: Settings): Run {
     recalled: 0,
     recalls: 0,
     idlePlans: 0,
-    total: createGauge(startMs),
+    total,
+    overall: joint?.overall ?? total,
     queues: new Map(),
-    fairness: createFairness(startMs),
+    fairness: joint?.fairness ?? createFairness(startMs),
     series: createSeries(startMs),
     held: new Map(),
     heldSinceMs: startMs,
@@ -196,6 +214,7 @@ export function change(run: Run, lane: SimLane, by: Change): void {
   let queue = run.queues.get(lane.queue);
   if (queue === undefined) run.queues.set(lane.queue, (queue = createGauge(nowMs)));
   move(total, nowMs, by);
+  if (run.overall !== total) move(run.overall, nowMs, by);
   move(queue, nowMs, by);
   move(lane.gauge, nowMs, by);
 }

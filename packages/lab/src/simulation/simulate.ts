@@ -25,21 +25,43 @@ const progressEvery = 1_000;
  */
 export function simulate(options: SimulateOptions): Simulation {
   const run = startRun(toSettings(options));
+  play([run]);
+  return resultOf(run);
+}
+
+/**
+ * Plays runs to their end, together in virtual time.
+ * @param given `shared`: they have the same slots. A slot that becomes free goes to their ready work items in turn.
+ */
+export function play(runs: readonly Run[], { shared = false }: { readonly shared?: boolean } = {}): void {
+  const { untilMs, onProgress } = (runs[0] as Run).settings;
+  const all = shared || runs.length === 1;
+  const claim = shared ? claimInTurn() : (some: readonly Run[]) => sum(some, (run) => claimAll(run));
   let told = 0;
   for (;;) {
-    const atMs = nextMs(run);
-    if (atMs === Infinity || atMs > run.settings.untilMs) break;
-    run.nowMs = atMs;
-    step(run);
-    const { ended, plans, total, nowMs, startMs } = run;
-    if (ended + plans - told >= progressEvery) {
-      told = ended + plans;
-      run.settings.onProgress({ ended, plans, waiting: total.waiting, passedMs: nowMs - startMs });
+    const atMs = runs.reduce((soonest, run) => Math.min(soonest, nextMs(run)), Infinity);
+    if (atMs === Infinity || atMs > untilMs) break;
+    step(all ? runs : runs.filter((run) => nextMs(run) <= atMs), atMs, claim);
+    const done = sum(runs, ({ ended, plans }) => ended + plans);
+    if (done - told >= progressEvery) {
+      told = done;
+      onProgress({
+        ended: sum(runs, ({ ended }) => ended),
+        plans: sum(runs, ({ plans }) => plans),
+        waiting: sum(runs, ({ total }) => total.waiting),
+        passedMs: atMs - Math.min(...runs.map(({ startMs }) => startMs)),
+      });
     }
   }
-  if (run.settings.untilMs < Infinity) passIdle(run, run.settings.untilMs);
-  if (run.settings.untilMs < Infinity) run.nowMs = Math.max(run.nowMs, run.settings.untilMs);
-  return resultOf(run);
+  const endMs = untilMs < Infinity ? untilMs : Math.max(...runs.map(({ nowMs }) => nowMs));
+  for (const run of runs) {
+    if (untilMs < Infinity) passIdle(run, untilMs);
+    run.nowMs = Math.max(run.nowMs, endMs);
+  }
+}
+
+function sum(runs: readonly Run[], of: (run: Run) => number): number {
+  return runs.reduce((total, run) => total + of(run), 0);
 }
 
 function nextMs(run: Run): number {
@@ -52,11 +74,43 @@ function nextMs(run: Run): number {
 /**
  * Runs all events of one moment. Ends of attempts come first, so that their slots are free. Plans come last.
  */
-function step(run: Run): void {
+function step(runs: readonly Run[], atMs: number, claim: (runs: readonly Run[]) => void): void {
+  let changed = false;
+  for (const run of runs) {
+    run.nowMs = atMs;
+    passIdle(run, atMs);
+    if (run.idleAtMs === atMs) run.planAtMs = atMs;
+    if (happen(run)) changed = true;
+  }
+  if (changed) {
+    claim(runs);
+    for (const run of runs) {
+      run.idlePlans = 0;
+      run.idleAtMs = Infinity;
+      run.planAtMs = Math.min(run.planAtMs, Math.max(atMs, run.plannedMs + run.settings.tickMs));
+    }
+  }
+  for (const run of runs) {
+    if (run.wakeAtMs <= atMs) run.planAtMs = atMs;
+    if (run.planAtMs <= atMs) tick(run);
+  }
+}
+
+/** Creates the function by which nodes claim work items of the runs in turn, one at a time. */
+function claimInTurn(): (runs: readonly Run[]) => void {
+  let turn = 0;
+  return (runs) => {
+    for (let idle = 0; idle < runs.length; turn = (turn + 1) % runs.length) {
+      const claimed = claimAll(runs[turn] as Run, 1);
+      idle = claimed > 0 ? 0 : idle + 1;
+    }
+  };
+}
+
+/** Runs the events of a run at its present time, but for plans. Returns whether there were any. */
+function happen(run: Run): boolean {
   const { nowMs, ends, dues, expiries, releases } = run;
   let changed = false;
-  passIdle(run, nowMs);
-  if (run.idleAtMs === nowMs) run.planAtMs = nowMs;
   for (let top = ends.peek(); top !== undefined && top.atMs <= nowMs; top = ends.peek()) {
     ends.pop();
     end(run, top.what);
@@ -89,12 +143,5 @@ function step(run: Run): void {
     expire(run, top.what);
     changed = true;
   }
-  if (changed) {
-    claimAll(run);
-    run.idlePlans = 0;
-    run.idleAtMs = Infinity;
-    run.planAtMs = Math.min(run.planAtMs, Math.max(nowMs, run.plannedMs + run.settings.tickMs));
-  }
-  if (run.wakeAtMs <= nowMs) run.planAtMs = nowMs;
-  if (run.planAtMs <= nowMs) tick(run);
+  return changed;
 }

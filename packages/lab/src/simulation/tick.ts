@@ -289,13 +289,20 @@ function fly(run: Run, item: SimItem): Flying {
   return flying;
 }
 
-/** Lets the nodes claim ready work items. */
-export function claimAll(run: Run): void {
+/** Lets the nodes claim ready work items: up to `max` of each pool. Returns how many they claimed. */
+export function claimAll(run: Run, max: number = Infinity): number {
+  let claimed = 0;
   for (const pool of run.fleet.pools.values()) {
-    if (pool.readyCount === 0 || pool.free === 0) continue;
-    run.fleet.claim(pool, (item) => {
-      const flying = run.items.get(item.job.facts.id);
-      if (flying !== undefined) start(run, flying);
-    });
+    if (pool.readyCount === 0 || pool.slots.free === 0) continue;
+    run.fleet.claim(
+      pool,
+      (item) => {
+        const flying = run.items.get(item.job.facts.id);
+        claimed += 1;
+        if (flying !== undefined) start(run, flying);
+      },
+      max,
+    );
   }
+  return claimed;
 }

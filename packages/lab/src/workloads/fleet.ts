@@ -34,15 +34,30 @@ export interface SimNode {
 }
 
 interface Group {
+  /** Index among the groups of its pool. */
+  readonly index: number;
   readonly tasks: NodeGroup['tasks'] | null;
   readonly nodes: SimNode[];
   slots: number;
   free: number;
 }
 
+/** Slots of the nodes of a pool. Several fleets may share them. */
+export interface Slots {
+  readonly groups: Group[];
+  total: number;
+  free: number;
+}
+
 /** A pool of nodes with its ready work items. */
 export interface Pool {
-  readonly groups: Group[];
+  readonly slots: Slots;
+  /**
+   * Slots that jobs of this fleet use, by group. A scheduler plans for all others: it knows nothing of other
+   * installations that use them.
+   */
+  readonly used: number[];
+  usedTotal: number;
   /**
    * Work items in the order of their dispatch, from `start` on. Items that are not ready any more are
    * skipped.
@@ -51,7 +66,6 @@ export interface Pool {
   start: number;
   readyCount: number;
   readonly kinds: Map<string, { readonly task: string; readonly version: number; count: number }>;
-  free: number;
   /** Work items taken since the last plan. `perSecond`: the smoothed rate. */
   taken: number;
   perSecond: number;
@@ -61,8 +75,8 @@ export interface Fleet {
   readonly pools: ReadonlyMap<string, Pool>;
   readonly slots: number;
   readonly add: (item: SimItem) => void;
-  /** Assigns ready items to free slots, in order. */
-  readonly claim: (pool: Pool, start: (item: SimItem) => void) => void;
+  /** Assigns ready items to free slots, in order: up to `max`, or all that there is room for. */
+  readonly claim: (pool: Pool, start: (item: SimItem) => void, max?: number) => void;
   readonly release: (item: SimItem) => void;
   readonly recall: (item: SimItem) => void;
   /** Returns the pools as a snapshot shows them. `sinceMs`: time since the last snapshot. */
@@ -75,16 +89,21 @@ export interface Fleet {
 
 const smoothingMs = 300;
 
-/** Creates a fleet. @throws {PgQueueError} `configuration` */
-export function createFleet(nodes: readonly NodeOptions[], horizonMs: number): Fleet {
+/** Creates the slots of nodes, by pool. @throws {PgQueueError} `configuration` */
+export function createSlots(nodes: readonly NodeOptions[]): ReadonlyMap<string, Slots> {
   throwProblems('configuration', 'the fleet', fleetProblems(nodes));
-  const pools = poolsOf(nodes);
+  return slotsOf(nodes);
+}
+
+/** Creates a fleet with the given slots. */
+export function createFleet(slots: ReadonlyMap<string, Slots>, horizonMs: number): Fleet {
+  const pools = new Map([...slots].map(([name, own]) => [name, emptyPool(own)]));
   const known: Record<string, { min: number; max: number }> = {};
   let everything: NodeGroup['tasks'] = {};
   const extraOf = ({ perSecond }: Pool): number => (perSecond * horizonMs) / 1_000;
   return {
     pools,
-    slots: nodes.reduce((sum, { slots, count = 1 }) => sum + slots * count, 0),
+    slots: [...slots.values()].reduce((sum, { total }) => sum + total, 0),
     add: (item) => {
       const pool = pools.get(item.pool);
       if (pool === undefined) return;
@@ -97,7 +116,9 @@ export function createFleet(nodes: readonly NodeOptions[], horizonMs: number): F
       node.free += 1;
       node.group.free += 1;
       const own = pools.get(pool);
-      if (own !== undefined) own.free += 1;
+      if (own === undefined) return;
+      own.slots.free += 1;
+      use(own, node.group, -1);
     },
     recall: (item) => {
       item.ready = false;
@@ -108,10 +129,11 @@ export function createFleet(nodes: readonly NodeOptions[], horizonMs: number): F
       Object.fromEntries(
         [...pools].map(([name, pool]) => {
           measure(pool, sinceMs);
-          const slots = pool.groups.reduce((sum, group) => sum + group.slots, 0);
-          const groups = pool.groups.map((group): NodeGroup => {
-            const extra = slots === 0 ? 0 : Math.floor((extraOf(pool) * group.slots) / slots);
-            return { tasks: group.tasks ?? everything, slots: group.slots, depth: group.free + extra };
+          const { groups: own, total } = pool.slots;
+          const groups = own.map((group): NodeGroup => {
+            const extra = total === 0 ? 0 : Math.floor((extraOf(pool) * group.slots) / total);
+            const free = group.slots - (pool.used[group.index] ?? 0);
+            return { tasks: group.tasks ?? everything, slots: group.slots, depth: free + extra };
           });
           const ready = pool.readyCount === 0 ? [] : readyKinds(pool);
           return [name, { groups, ready }] as const;
@@ -129,42 +151,49 @@ export function createFleet(nodes: readonly NodeOptions[], horizonMs: number): F
     room: () => {
       let room = 0;
       for (const pool of pools.values()) {
-        room += Math.max(0, pool.free + Math.floor(extraOf(pool)) - pool.readyCount);
+        room += Math.max(0, pool.slots.total - pool.usedTotal + Math.floor(extraOf(pool)) - pool.readyCount);
       }
       return room;
     },
   };
 }
 
-function poolsOf(nodes: readonly NodeOptions[]): Map<string, Pool> {
-  const pools = new Map<string, Pool>();
+function slotsOf(nodes: readonly NodeOptions[]): ReadonlyMap<string, Slots> {
+  const pools = new Map<string, Slots>();
   nodes.forEach(({ count = 1, slots, pool: name = defaultPool, tasks = null }, kind) => {
-    const pool = pools.get(name) ?? emptyPool();
+    const pool = pools.get(name) ?? { groups: [], total: 0, free: 0 };
     pools.set(name, pool);
     const known = pool.groups.find((group) => JSON.stringify(group.tasks) === JSON.stringify(tasks));
-    const group: Group = known ?? { tasks, nodes: [], slots: 0, free: 0 };
+    const group: Group = known ?? { index: pool.groups.length, tasks, nodes: [], slots: 0, free: 0 };
     if (known === undefined) pool.groups.push(group);
     for (let at = 0; at < count; at += 1) {
       group.nodes.push({ name: `${name}-${kind + 1}-${at + 1}`, group, free: slots });
       group.slots += slots;
       group.free += slots;
+      pool.total += slots;
       pool.free += slots;
     }
   });
   return pools;
 }
 
-function emptyPool(): Pool {
+function emptyPool(slots: Slots): Pool {
   return {
-    groups: [],
+    slots,
+    used: slots.groups.map(() => 0),
+    usedTotal: 0,
     ready: [],
     start: 0,
     readyCount: 0,
     kinds: new Map(),
-    free: 0,
     taken: 0,
     perSecond: 0,
   };
+}
+
+function use(pool: Pool, { index }: Group, change: 1 | -1): void {
+  pool.used[index] = (pool.used[index] ?? 0) + change;
+  pool.usedTotal += change;
 }
 
 function countReady(pool: Pool, { job }: SimItem, change: 1 | -1): void {
@@ -176,9 +205,11 @@ function countReady(pool: Pool, { job }: SimItem, change: 1 | -1): void {
   else kind.count += change;
 }
 
-function claim(pool: Pool, start: (item: SimItem) => void): void {
-  const { ready } = pool;
-  for (let at = pool.start; at < ready.length && pool.free > 0 && pool.readyCount > 0; at += 1) {
+function claim(pool: Pool, start: (item: SimItem) => void, max = Infinity): void {
+  const { ready, slots } = pool;
+  const until = pool.taken + max;
+  for (let at = pool.start; at < ready.length && slots.free > 0 && pool.readyCount > 0; at += 1) {
+    if (pool.taken >= until) break;
     const item = ready[at];
     if (item?.ready === true) {
       const node = nodeFor(pool, item);
@@ -187,7 +218,8 @@ function claim(pool: Pool, start: (item: SimItem) => void): void {
       item.node = node;
       node.free -= 1;
       node.group.free -= 1;
-      pool.free -= 1;
+      slots.free -= 1;
+      use(pool, node.group, 1);
       pool.taken += 1;
       countReady(pool, item, -1);
       start(item);
@@ -206,7 +238,7 @@ function claim(pool: Pool, start: (item: SimItem) => void): void {
 /** Returns the node with the most free slots that can run the item. */
 function nodeFor(pool: Pool, { job }: SimItem): SimNode | undefined {
   let best: SimNode | undefined;
-  for (const { tasks, free, nodes } of pool.groups) {
+  for (const { tasks, free, nodes } of pool.slots.groups) {
     if (free === 0 || (tasks !== null && !canRun({ tasks }, job.facts.task, job.facts.version))) continue;
     for (const node of nodes) if (node.free > (best?.free ?? 0)) best = node;
   }
