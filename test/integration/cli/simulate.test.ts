@@ -156,6 +156,30 @@ describe('workloads from files', () => {
     });
   });
 
+  test('are routed to several installations by their keys, and compared with one', async () => {
+    const workload = file('routed.json', JSON.stringify({ arrivals: jobs, fleet: [{ slots: 4 }] }));
+    const html = join(folder, 'routed.html');
+    const args = ['simulate', '--workload', workload, '--installations', '2,4', '--tick', '0ms'];
+    const { code, stdout, stderr } = await parseCli([...args, '--html', html]);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: `report: ${html}\n` });
+    expect(stdout).toMatch(/^MEASURE +1 +2 +4$/m);
+    // both keys have the same home: 40 jobs of 50 ms in half of the slots, and in a quarter of them
+    expect(stdout).toMatch(/^time to the end +500 ms +1 s +2 s$/m);
+    expect(stdout).toMatch(/^hottest key +big \(75 %\) +big \(75 %\) +big \(75 %\)$/m);
+    expect(stdout).toContain('# Load of 4\nINSTALLATION  SLOTS  KEYS  JOBS');
+    expect(readFileSync(html, 'utf8')).toContain('<h1>default in 1, 2, 4 installations</h1>');
+    const shared = await parseCli([...args, '--shared-slots', '--json']);
+    expect(JSON.parse(shared.stdout)).toMatchObject({
+      slots: 'shared',
+      results: [
+        { installations: 1 },
+        { installations: 2, spanMs: 500, homes: [{ slots: 4 }, { slots: 4 }] },
+        {},
+      ],
+      workload: { jobs: 40 },
+    });
+  });
+
   test('are refused with all that is wrong with their flows', async () => {
     const arrivals = [
       { atMs: 0, flow: 'one', steps: [{ name: 'a', after: ['a'], durationMs: 1 }] },
@@ -280,6 +304,17 @@ describe('wrong usage', () => {
     [['simulate', '--workload', 'a.json', '--from', '1d'], 2, '--from and --to go with --history'],
     [['simulate', '--workload', 'a.json', '--key', 'group'], 2, '--key goes with a workload in the Standard'],
     [['simulate', '--workload', 'a.swf', '--key', 'queue'], 2, 'Allowed choices are user, group'],
+    [['simulate', '--workload', 'a.json', '--shared-slots'], 2, '--shared-slots goes with --installations'],
+    [
+      ['simulate', '--workload', 'a.json', '--installations', '2,x'],
+      2,
+      'It must be a whole number from 1 to 64',
+    ],
+    [
+      ['simulate', '--workload', 'a.json', '--installations', '2', '--against', 'b.ts'],
+      2,
+      'leave out --against',
+    ],
     [['simulate', '--workload', 'nowhere.json'], 78, '--workload nowhere.json: there is no such file'],
     [['simulate', '--workload', 'jobs.csv'], 78, 'give a .swf or .json file'],
   ] as const)('%s', async (args, exit, says) => {

@@ -101,6 +101,12 @@ describe('wrong usage is 2', () => {
       /an IANA name/,
     ],
     [['scheduler', '--lease', '1ms'], /It must be from 100ms to 10m/],
+    [
+      ['dashboard', '--installations', 'all.json', '--schema', 'jobs'],
+      /leave out --database-url and --schema/,
+    ],
+    [['simulate', '--workload', 'a.json', '--installations', '0'], /whole number from 1 to 64/],
+    [['simulate', '--workload', 'a.json', '--shared-slots'], /--shared-slots goes with --installations/],
     [['queues', 'pause', ''], /1 to 100 characters/],
     [['queues', 'set', 'q'.repeat(101), '--weight', '2'], /1 to 100 characters/],
     [['enqueue', 'hello', '--run-after', '2030-02-31T00:00:00Z'], /a time with its zone/],
