@@ -173,6 +173,26 @@ describe('the pages of one', () => {
     expect(pausedIn).toEqual([0, 1]);
   });
 
+  test('have the HTTP API of their installation', async () => {
+    const dashboard = dashboardOf({ api: true });
+    const init = {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ task: 'hello' }),
+    };
+    const user = 'shop:producer';
+    const { status, body } = await ask(dashboard, '/i/two/api/v1/jobs', { user, init });
+    expect(status).toBe(202);
+    const { id } = body.jobs[0];
+    expect((await ask(dashboard, `/api/find/${id}`)).body.found).toEqual({
+      installation: 'two',
+      kind: 'job',
+    });
+    const { body: document } = await ask(dashboard, '/i/two/api/v1/openapi.json', { user });
+    expect(document.servers).toEqual([{ url: '/i/two/api/v1' }]);
+    expect((await ask(dashboard, '/api/v1/jobs', { user, init })).status).toBe(404);
+  });
+
   test('of an installation that no list has are none; of one whose database is another, that is said', async () => {
     const { connectionString } = listed(1);
     const swapped = dashboardOf({ installations: [listed(0, { connectionString }), listed(2)] });

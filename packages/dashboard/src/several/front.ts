@@ -39,8 +39,11 @@ export function createFront(settings: Settings, members: readonly Member[]): Hon
   app.get('/api/find/:id', (c) =>
     turnstile(async () => c.json(await findJob(members, c.get('user').role, named(c, 'id')))),
   );
-  app.get('/api/*', () => {
-    throw new Problem('not_found', 'there is no such page over all installations: see those below i/NAME');
+  app.all('/api/*', () => {
+    throw new Problem(
+      'not_found',
+      'there is no such address over all installations: each has its own below i/NAME',
+    );
   });
   app.all('/i/:name/api/*', (c) => {
     throw new Problem(
