@@ -172,18 +172,26 @@ test('every job ends once, whatever the number and the slots', () => {
   );
 });
 
+const small = { ...exact, workload: backlog(['a'], 1) };
+
 test.each([
-  [{ installations: [] as number[] }, undefined],
   [{ installations: [0] }, 'installations'],
   [{ installations: [1.5] }, 'installations'],
   [{ installations: [65] }, 'installations'],
   [{ installations: [2], slots: 'mine' as 'shared' }, 'slots'],
   [{ installations: [4], fleet: [{ slots: 3 }] }, 'pool default has too few slots for 4 installations'],
-  [{ installations: [4], fleet: [{ slots: 3 }], slots: 'shared' as const }, undefined],
-])('%j: %s', (options, problem) => {
-  const run = (): unknown => simulateInstallations({ ...exact, workload: backlog(['a'], 1), ...options });
-  if (problem === undefined) expect(run()).toHaveProperty('results');
-  else expect(run).toThrow(problem);
+])('%j is refused', (options, problem) => {
+  expect(() => simulateInstallations({ ...small, ...options })).toThrow(problem);
+});
+
+test('shared slots may be fewer than the installations', () => {
+  const { results } = simulateInstallations({
+    ...small,
+    installations: [4],
+    fleet: [{ slots: 3 }],
+    slots: 'shared',
+  });
+  expect(last(results).jobs.done).toBe(1);
 });
 
 test('tables and page have a column for each number, and the load of each', async () => {
@@ -199,10 +207,11 @@ test('tables and page have a column for each number, and the load of each', asyn
     '100 %',
     '66.7 %',
   ]);
-  expect(load).toMatchObject({
-    title: 'Load of 2',
-    rows: [['1', '5', '1', '5', ...Array(6).fill(expect.anything())], expect.anything()],
-  });
+  expect(load?.title).toBe('Load of 2');
+  expect(load?.rows.map((row) => row.slice(0, 4))).toEqual([
+    ['1', '5', '1', '5'],
+    ['2', '5', '2', '10'],
+  ]);
   const page = await htmlReport(result, { subtitle: 'fifteen jobs' });
   expect(page).toContain('in 1, 2 installations</h1>');
   expect(page).toContain('Load of 2');

@@ -128,7 +128,7 @@ export function startRun(settings: Settings, joint?: Joint): Run {
       weightOf: settings.weightOf,
       queueWeight: (queue) => queueOf(settings, queue).weight,
       kindOf: settings.policy.kindOf,
-      parts: joint?.parts ?? new Map(),
+      parts: joint?.parts ?? new Map<string, QueuePart>(),
     }),
     startMs,
     nowMs: startMs,
