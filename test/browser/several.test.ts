@@ -151,6 +151,13 @@ describe.skipIf(lacks('chromium'))('three installations in Chromium, one of them
     await page.getByRole('button', { name: 'Find' }).click();
     await page.getByText('It may be in three: no answer from there.').waitFor();
     expect(faults).toEqual([]);
+    // a link that is out of date, as the job has moved
+    await page.goto(new URL(`${basePath}/i/one/jobs/${jobs[2]}`, server.url).href);
+    await page.getByRole('link', { name: 'look in all of them' }).click();
+    await page.getByRole('heading', { level: 1 }).filter({ hasText: 'hello' }).waitFor();
+    expect(pathOf(page)).toBe(`${basePath}/i/two/jobs/${jobs[2]}`);
+    faults.splice(0, 1); // the browser tells of the 404
+    expect(faults).toEqual([]);
     await close();
   });
 

@@ -6,6 +6,7 @@ import { ApiProblem } from '../api/client.ts';
 import { useFlow } from '../api/queries.ts';
 import { exact } from '../format/numbers.ts';
 import { visible } from '../format/text.ts';
+import { Elsewhere } from '../ui/frame/elsewhere.tsx';
 import { Answer, Empty } from '../ui/frame/answer.tsx';
 import { Page } from '../ui/frame/page.tsx';
 import type { Figure } from '../ui/frame/panel.tsx';
@@ -33,6 +34,7 @@ export function FlowPage(): ReactNode {
       <Page title={`Flow ${visible(id).slice(-12)}`}>
         <Empty title="There is no such flow">
           It never was, or ended more than seven days ago. <To to="/flows">All flows</To>
+          <Elsewhere id={id} />
         </Empty>
       </Page>
     );

@@ -8,6 +8,7 @@ import { useJob } from '../api/queries.ts';
 import { counted } from '../format/numbers.ts';
 import { visible } from '../format/text.ts';
 import { CopyId } from '../ui/copy-id.tsx';
+import { Elsewhere } from '../ui/frame/elsewhere.tsx';
 import { Answer, Empty } from '../ui/frame/answer.tsx';
 import { Page } from '../ui/frame/page.tsx';
 import { Panel } from '../ui/frame/panel.tsx';
@@ -43,6 +44,7 @@ export function JobPage(): ReactNode {
       {gone ? (
         <Empty title="There is no such job">
           It never was, was deleted, or its history has been dropped. <To to="/jobs">All jobs</To>
+          <Elsewhere id={id} />
         </Empty>
       ) : (
         <Answer query={query} rows={12}>
