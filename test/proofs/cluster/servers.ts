@@ -13,7 +13,7 @@ import { lacks } from '../../support/tools.ts';
 import { record } from '../recorder.ts';
 
 /**
- * Whose way to a server it is: that of its own schedulers, that of the schedulers of other installations, that of
+ * Way to a server, by who takes it: that of its own schedulers, that of the schedulers of other installations, that of
  * the workers, or that of the producers and of whoever moves keys.
  */
 export type Way = 'own' | 'others' | 'workers' | 'clients';
@@ -45,8 +45,8 @@ interface Opened extends Pick<Site, 'server'> {
 /** Debian's server can be crashed; where it is not installed, the one that tests use runs through. */
 async function openServer(base: Base | undefined, name: string): Promise<Opened> {
   if (base === undefined) {
-    const { adminUrl, stop } = await startServer();
-    return { url: adminUrl, close: stop };
+    const server = await startServer();
+    return { url: server.adminUrl, close: () => server.stop() };
   }
   const postgres = await createPostgres({ base, name });
   await postgres.start();
