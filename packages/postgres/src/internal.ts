@@ -23,7 +23,12 @@ export { explainJob } from './operator/explain/explain.ts';
 export { grouped, waitingSteps, waitingText, waitText } from './operator/explain/flow-waits.ts';
 export { breaches, invariants } from './operator/doctor/invariants.ts';
 export type { Installation } from './installations/installations.ts';
-export { checkInstallations, identityProblem, installationsProblems } from './installations/installations.ts';
+export {
+  checkInstallations,
+  identityProblem,
+  installationsProblems,
+  installationsRule,
+} from './installations/installations.ts';
 export { audited } from './dashboard/audit.ts';
 export { operatorOf } from './operator/operator.ts';
 export type { Route, RouteChanges } from './statements/installation.ts';

@@ -168,7 +168,9 @@ describe('wrong configuration is 78', () => {
       ...Object.fromEntries(['pause', 'resume', 'remove'].map((verb) => [`schedules ${verb}`, ['x']])),
     };
     // databases of a list of installations are named in its file
-    const across = ['list', 'check', 'drain', 'rebalance', 'limits', 'forfeit', 'remove-limit'].map((verb) => `installations ${verb}`);
+    const across = ['list', 'check', 'drain', 'rebalance', 'limits', 'forfeit', 'remove-limit'].map(
+      (verb) => `installations ${verb}`,
+    );
     const without = ['dev', 'simulate', 'tasks', 'keys move', ...across];
     const withDatabase = commands.filter((command) => !without.includes(command.join(' ')));
     try {

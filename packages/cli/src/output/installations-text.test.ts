@@ -1,4 +1,4 @@
-import type { InstallationStatus, RouterStatus } from '@pgqueue/router';
+import type { InstallationStatus, LimitPart, LimitStatus, RouterStatus } from '@pgqueue/router';
 import type { Status } from '@pgqueue/postgres';
 import { expect, test } from 'vitest';
 import { lengthOf, wrapped } from './fit.ts';
@@ -32,9 +32,33 @@ function one(number: number, error: string | null = null): InstallationStatus {
   };
 }
 
+const part = (number: number): LimitPart => ({
+  installation: one(number).installation,
+  number,
+  part: 12,
+  perSecond: null,
+  reserved: 12,
+  inFlight: 7,
+  silentMs: 0,
+  told: { size: 50, perSecond: null },
+});
+const limit: LimitStatus = {
+  name: 'calls-to-the-vendor-whose-contract-allows-fifty-at-a-time',
+  home: one(1).installation,
+  kind: 'concurrency',
+  size: 50,
+  perSecond: null,
+  parts: [1, 2, 1_000].map(part),
+};
+
 test('three installations with long names, one of them down, fit into 80 columns', () => {
   const long = `installation ${one(1_000).installation} (number 1000): connect ECONNREFUSED 10.20.30.40:5432`;
-  const status: RouterStatus = { installations: [one(1), one(2), one(1_000, long)], totals, nodes };
+  const status: RouterStatus = {
+    installations: [one(1), one(2), one(1_000, long)],
+    totals,
+    nodes,
+    limits: [limit],
+  };
   const lines = routerStatusText(status).split('\n');
   expect(lines.filter((line) => lengthOf(line) > 80)).toEqual([]);
   expect(lines[0]).toMatch(/^INSTA\S* +NO +STATE +WAITING +READY +RUNNING +DEAD +OLDEST +DONE\/S +SLOTS$/);

@@ -1,5 +1,5 @@
 import { PgQueueError } from '@pgqueue/core';
-import type { Installation } from '../installations/installations.ts';
+import type { Installation } from '@pgqueue/postgres/internal';
 import type { Member } from '../installations/member.ts';
 import { createMember } from '../installations/member.ts';
 

@@ -13,9 +13,8 @@ import {
   throwProblems,
   valueProblems,
 } from '@pgqueue/core/internal';
-import { aLimitName } from '@pgqueue/postgres/internal';
-import type { Installation } from '../installations/installations.ts';
-import { installationsProblems, installationsRule } from '../installations/installations.ts';
+import type { Installation } from '@pgqueue/postgres/internal';
+import { aLimitName, installationsProblems, installationsRule } from '@pgqueue/postgres/internal';
 import { createConnections } from './connections.ts';
 import type { LimitSize } from './lease.ts';
 import { createLeasing, leaseMs, renewMs } from './lease.ts';

@@ -1,5 +1,11 @@
 import type { OpenMove, Route } from '@pgqueue/postgres/internal';
-import { identityProblem, readIdentity, readMoves, readSharedLimits, setRoute } from '@pgqueue/postgres/internal';
+import {
+  identityProblem,
+  readIdentity,
+  readMoves,
+  readSharedLimits,
+  setRoute,
+} from '@pgqueue/postgres/internal';
 import type { Member } from '../installations/member.ts';
 import { schemaOf } from '../installations/member.ts';
 import { limitMisfits } from '../limits/limit-misfits.ts';

@@ -52,7 +52,7 @@ export function sharedRate(rules: SharedRules): Gate<SharedFlow> {
           label: () => name,
           held: heldVerdict(rules),
         },
-        nowMs,
+        snapshot,
         before,
       );
       return {
