@@ -12,6 +12,7 @@ type Step = readonly [kind: string, holder: number, amount: number];
 
 const step: fc.Arbitrary<Step> = fc.tuple(
   fc.oneof(
+    { weight: 6, arbitrary: fc.constant('round') },
     { weight: 6, arbitrary: fc.constant('cycle') },
     ...[
       'ask',
@@ -34,7 +35,10 @@ const step: fc.Arbitrary<Step> = fc.tuple(
 
 const kinds: fc.Arbitrary<LimitKind> = fc.record({
   size: fc.integer({ min: 0, max: 60 }),
-  perSecond: fc.option(fc.integer({ min: 0, max: 200 }), { nil: null }),
+  perSecond: fc.option(fc.oneof(fc.integer({ min: 0, max: 15 }), fc.integer({ min: 0, max: 200 })), {
+    nil: null,
+    freq: 1,
+  }),
 });
 
 interface Run {
@@ -45,24 +49,46 @@ interface Run {
   readonly went: { readonly atMs: number; readonly jobs: number }[];
 }
 
+/**
+ * A second or less of some schedulers, one after the other. One of them has load, the others are idle; jobs of all end.
+ */
+async function round(run: Run, loaded: number, amount: number): Promise<void> {
+  for (const [index, holder] of run.holders.entries()) {
+    const loads = index === loaded % run.holders.length;
+    if (!loads && ((amount >> index) & 1) === 0) continue;
+    holder.end((amount % 4) * 8);
+    await cycle(run, holder, { amount, waiting: loads ? 60 : 0 });
+  }
+}
+
+/** One scheduler asks, and plans twice. Snapshots may be older than the answer. */
+async function cycle(
+  run: Run,
+  holder: Holder,
+  { amount, waiting }: { readonly amount: number; readonly waiting: number },
+): Promise<void> {
+  holder.ask(run.nowMs, false);
+  run.nowMs += amount;
+  await holder.answer(run.nowMs, false);
+  for (let tick = 0; tick < 2; tick += 1) {
+    holder.plan(run.nowMs - (amount % 3) * 100, waiting);
+    run.nowMs += amount / 4;
+    write(run, holder);
+  }
+}
+
+function write(run: Run, holder: Holder): void {
+  run.went.push({ atMs: run.nowMs, jobs: holder.write(run.nowMs) });
+}
+
 async function take(run: Run, [kind, index, amount]: Step): Promise<void> {
   const holder = run.holders[index % run.holders.length];
   if (holder === undefined) return;
-  const write = (): void => void run.went.push({ atMs: run.nowMs, jobs: holder.write(run.nowMs) });
   switch (kind) {
-    case 'cycle': {
-      // what a scheduler does each second, uneven in time
-      holder.ask(run.nowMs, false);
-      run.nowMs += amount;
-      await holder.answer(run.nowMs, false);
-      for (let tick = 0; tick < 2; tick += 1) {
-        holder.plan(run.nowMs, amount);
-        run.nowMs += amount / 4;
-        write();
-      }
-      run.nowMs += amount * 5;
-      return;
-    }
+    case 'round':
+      return round(run, index, amount);
+    case 'cycle':
+      return cycle(run, holder, { amount, waiting: amount });
     case 'ask':
     case 'askLost':
       return holder.ask(run.nowMs, kind === 'askLost');
@@ -77,7 +103,7 @@ async function take(run: Run, [kind, index, amount]: Step): Promise<void> {
       // on a snapshot that took long to read
       return holder.plan(run.nowMs - amount * 50, amount);
     case 'write':
-      return write();
+      return write(run, holder);
     case 'end':
       return holder.end(amount);
     case 'restart':
@@ -88,7 +114,7 @@ async function take(run: Run, [kind, index, amount]: Step): Promise<void> {
       return;
     default:
       // now and then longer than a lease
-      run.nowMs += amount > 27 ? 6_000 : amount * 40;
+      run.nowMs += amount > 20 ? 6_000 : amount * 40;
   }
 }
 
@@ -120,7 +146,7 @@ async function tried(
   const property = fc.asyncProperty(
     kinds,
     fc.array(fc.integer({ min: -100_000, max: 100_000 }), { minLength: 2, maxLength: 4 }),
-    fc.array(step, { minLength: 20, maxLength: 90 }),
+    fc.array(step, { minLength: 30, maxLength: 90, size: 'max' }),
     async (kind, offsets, steps) => {
       await own.database.query('delete from pgqueue.shared_limit', []);
       const holders = offsets.map((offsetMs, number) => new Holder(own.database, kind, { number, offsetMs }));
@@ -128,14 +154,13 @@ async function tried(
       for (const one of steps) {
         await take(run, one);
         const inFlight = holders.reduce((sum, holder) => sum + holder.inFlight.length, 0);
-        expect(kind.perSecond === null ? inFlight : 0).toBeLessThanOrEqual(run.most);
+        const { parts, rates } = await leased();
+        expect(Math.max(parts, kind.perSecond === null ? inFlight : 0)).toBeLessThanOrEqual(run.most);
+        expect(rates).toBeLessThanOrEqual((kind.perSecond ?? 0) * (1 + 1e-9));
       }
       found.jobs += run.went.reduce((sum, { jobs }) => sum + jobs, 0);
-      const { parts, rates } = await leased();
-      expect(parts).toBeLessThanOrEqual(run.most);
-      if (kind.perSecond === null) return;
-      expect(rates).toBeLessThanOrEqual(kind.perSecond * (1 + 1e-9));
-      expect(excess(run, kind.perSecond)).toBeLessThanOrEqual(run.most + 1e-6);
+      const { perSecond } = kind;
+      expect(perSecond === null ? 0 : excess(run, perSecond)).toBeLessThanOrEqual(run.most + 1e-6);
     },
   );
   const { failed, counterexample, seed, errorInstance } = await fc.check(property, { numRuns, endOnFailure });
@@ -144,7 +169,7 @@ async function tried(
 
 test('the parts never add up to more than the limit, and neither do jobs in flight or any window', async () => {
   const found = { jobs: 0 };
-  expect(await tried(150, { found })).toBeNull();
+  expect(await tried(80, { found })).toBeNull();
   expect(found.jobs).toBeGreaterThan(1_000);
 });
 
@@ -157,11 +182,6 @@ test.each([
     'o.installation <> p_installation;',
     'o.installation <> p_installation and o.expires > v_now;',
   ],
-  [
-    'a rate grows into what others have reserved',
-    'greatest(v_per_second - v_others_rate, v_me.rate)',
-    'v_per_second',
-  ],
 ])('finds the mistake: %s', async (_, from, to) => {
   const { database } = own;
   const [found] = await database.query<{ text: string }>(
@@ -172,7 +192,7 @@ test.each([
   expect(text).toContain(from);
   await database.query(text.replace(from, to), []);
   try {
-    expect(await tried(1_000, { endOnFailure: true })).not.toBeNull();
+    expect(await tried(2_000, { endOnFailure: true })).not.toBeNull();
   } finally {
     await database.query(text, []);
   }

@@ -66,6 +66,24 @@ test('a rate is divided as its burst is', async () => {
   expect(await lease(1, limit)).toMatchObject({ part: 39, rate: 97.5, size: 40, perSecond: 100 });
 });
 
+test('rates of holders that tell different bursts add up to no more than the rate', async () => {
+  const limit = { limit: 'texts', perSecond: 100 };
+  const silent = { ...limit, size: 60, leaseMs: 1 };
+  await lease(1, silent);
+  expect(await lease(1, silent)).toMatchObject({ part: 60, rate: 100 });
+  const other = { ...limit, size: 120 };
+  await lease(2, other);
+  expect(await lease(2, other)).toMatchObject({ part: 60, rate: 0, size: 120 });
+  // it comes back, and both share
+  const rates = [0, 0];
+  for (let round = 0; round < 6; round += 1)
+    for (const installation of [1, 2]) {
+      rates[installation - 1] = (await lease(installation, { ...other, leaseMs: 60_000 })).rate;
+      expect((rates[0] ?? 0) + (rates[1] ?? 0)).toBeLessThanOrEqual(100);
+    }
+  expect(rates).toEqual([50, 50]);
+});
+
 test('when more have load than there are units, each gets one now and then', async () => {
   const had = new Set<number>();
   const at = Date.parse('2027-01-01T00:00:00Z') / 1_000;
