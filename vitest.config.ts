@@ -50,7 +50,7 @@ const slow = [
 
 /** The same of what comes only after many seconds; on one version. */
 const long = [
-  'test/integration/{connections/{dead-ends,settings-matrix},limits/{rate,sweep},nodes/{demo,found-sooner,takeover},plans/pinned-late,scheduler/behind,shared-limits/uneven}.test.ts',
+  'test/integration/{connections/{dead-ends,settings-matrix},limits/{rate,sweep},nodes/{demo,found-sooner,takeover},plans/pinned-late,scheduler/behind,shared-limits/{chaos,uneven}}.test.ts',
 ];
 
 /**
