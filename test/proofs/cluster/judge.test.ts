@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { limits } from './actors/limits.ts';
 import type { End, Item } from './judge.ts';
 import { judge } from './judge.ts';
 import type { Sent } from './load.ts';
@@ -7,7 +8,9 @@ const sent = (n: number, delayed = false): Sent => ({ id: `job-${n}`, key: 'acme
 const item = (n: number, insertedMs: number, endedMs: number, site = 'site-1'): Item => ({
   id: `job-${n}`,
   key: 'acme',
+  queue: 'default',
   insertedMs,
+  dispatchedMs: insertedMs,
   endedMs,
   site,
 });
@@ -33,5 +36,24 @@ test('lost and doubled jobs, two at once and wrong orders are told', () => {
     'job job-0 has ended 2 times: done in site-1, done in site-2',
     '2 jobs of acme at once at 1970-01-01T00:00:00.002Z',
     'acme: job 1 (job-1) began in site-1 before job 0 in site-2',
+  ]);
+});
+
+test('a limit or a rate over all installations that was exceeded is told', () => {
+  const calls = Array.from({ length: limits.calls + 1 }, (_, n) => ({
+    ...item(n, n, 100, `site-${1 + (n % 4)}`),
+    key: `key-${n}`,
+    queue: 'calls',
+  }));
+  const mails = Array.from({ length: limits.mails.burst + 2 }, (_, n) => ({
+    ...item(100 + n, n, n + 1, `site-${1 + (n % 4)}`),
+    key: `mail-${n}`,
+    queue: 'mails',
+  }));
+  const records = { sent: [], items: [...calls.slice(0, -1), ...mails.slice(0, -2)], ends: [] };
+  expect(judge(records)).toEqual([]);
+  expect(judge({ ...records, items: [...calls, ...mails] })).toEqual([
+    '5 calls at once at 1970-01-01T00:00:00.004Z',
+    expect.stringMatching(/^1\.\d+ mails too many between 1970/) as string,
   ]);
 });

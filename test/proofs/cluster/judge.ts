@@ -1,10 +1,15 @@
 // Checks of a run over several installations, from the records of all of them. Pure.
-import { mostAtOnce } from '../checks.ts';
+import type { Crowd, Excess } from '../checks.ts';
+import { mostAtOnce, worstWindow } from '../checks.ts';
 import type { RecordedItem } from '../recorder.ts';
+import { limits } from './actors/limits.ts';
 import type { Sent } from './load.ts';
 
 /** A work item, and the installation that dispatched it. */
-export interface Item extends Pick<RecordedItem, 'id' | 'key' | 'insertedMs' | 'endedMs'> {
+export interface Item extends Pick<
+  RecordedItem,
+  'id' | 'queue' | 'key' | 'insertedMs' | 'dispatchedMs' | 'endedMs'
+> {
   readonly site: string;
 }
 
@@ -25,7 +30,9 @@ export interface Records {
 const toldMax = 20;
 
 export function judge({ sent, items, ends }: Records): readonly string[] {
-  return [lost(sent, ends), endedTwice(ends), atOnce(items), outOfOrder(sent, items)].flatMap(told);
+  return [lost(sent, ends), endedTwice(ends), atOnce(items), outOfOrder(sent, items), beyond(items)].flatMap(
+    told,
+  );
 }
 
 function told(all: readonly string[]): readonly string[] {
@@ -57,6 +64,43 @@ function atOnce(items: readonly Item[]): readonly string[] {
   return crowds
     .filter(({ count }) => count > 1)
     .map(({ group, count, atMs }) => `${count} jobs of ${group} at once at ${new Date(atMs).toISOString()}`);
+}
+
+/** Returns the largest number of calls at once, over all installations. */
+export function crowdOf(items: readonly Item[]): Crowd | undefined {
+  const [crowd] = mostAtOnce(
+    of(items, 'calls').map(({ queue, insertedMs, endedMs }) => ({
+      group: queue,
+      beginMs: insertedMs,
+      endMs: endedMs,
+    })),
+  );
+  return crowd;
+}
+
+/** Returns the window with most mails beyond their rate, over all installations. */
+export function windowOf(items: readonly Item[]): Excess {
+  return worstWindow(
+    of(items, 'mails').map(({ dispatchedMs }) => dispatchedMs),
+    limits.mails,
+  );
+}
+
+function of(items: readonly Item[], wanted: string): readonly Item[] {
+  return items.filter(({ queue }) => queue === wanted);
+}
+
+/** Limits over all installations hold at each moment, and in each window of time. */
+function beyond(items: readonly Item[]): readonly string[] {
+  const crowd = crowdOf(items);
+  const { jobs, fromMs, toMs } = windowOf(items);
+  const at = (ms: number): string => new Date(ms).toISOString();
+  return [
+    ...(crowd !== undefined && crowd.count > limits.calls
+      ? [`${crowd.count} calls at once at ${at(crowd.atMs)}`]
+      : []),
+    ...(jobs > 1e-3 ? [`${jobs.toFixed(2)} mails too many between ${at(fromMs)} and ${at(toMs)}`] : []),
+  ];
 }
 
 /** The jobs of a key are dispatched for the first time in the order in which they were enqueued. */

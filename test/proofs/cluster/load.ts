@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { PgQueueError } from '@pgqueue/core';
 import type { Router } from '@pgqueue/router';
+import { queueOf } from './actors/limits.ts';
 import { step } from './actors/tasks.ts';
 
 /** A job that is known to be enqueued. */
@@ -19,6 +20,8 @@ export interface Load {
   readonly sent: readonly Sent[];
   /** Enqueues that were tried again, by their code. */
   readonly again: ReadonlyMap<string, number>;
+  /** Keys that are enqueued to at present. */
+  readonly busy: () => readonly string[];
   readonly stop: () => Promise<void>;
 }
 
@@ -33,6 +36,8 @@ export interface LoadOptions {
 }
 
 const triesMax = 2_000;
+/** Mean number of jobs that a writer enqueues to a key in a row. */
+const meanBurst = 6.4;
 
 export function startLoad({ router, keys, perSecond, random, writers }: LoadOptions): Load {
   const sent: Sent[] = [];
@@ -43,8 +48,15 @@ export function startLoad({ router, keys, perSecond, random, writers }: LoadOpti
 
   /** Tries again under the same id until the answer is known. */
   const send = async (job: Sent): Promise<void> => {
-    const payload = { n: job.n, ms: Math.floor(random() ** 3 * 60), fails: random() < 0.05 ? 1 : 0 };
-    const options = { id: job.id, key: job.key, ...(job.delayed ? { delay: '300ms' as const } : {}) };
+    const queue = queueOf(job.key);
+    const longest = queue === 'calls' ? 400 : 100;
+    const payload = { n: job.n, ms: Math.floor(random() ** 2 * longest), fails: random() < 0.05 ? 1 : 0 };
+    const options = {
+      id: job.id,
+      key: job.key,
+      queue: queueOf(job.key),
+      ...(job.delayed ? { delay: '300ms' as const } : {}),
+    };
     for (let tries = 1; tries <= triesMax; tries += 1) {
       try {
         await router.producer.enqueue(step, payload, options);
@@ -66,8 +78,8 @@ export function startLoad({ router, keys, perSecond, random, writers }: LoadOpti
       const key = waiting[Math.floor(random() * waiting.length)];
       if (key !== undefined) {
         free.delete(key);
-        const burst = random() < 0.02 ? 50 : 1;
-        for (let count = 0; count < burst; count += 1) {
+        const burst = random() < 0.1 ? 10 + Math.floor(random() * 90) : 1;
+        for (let count = 0; count < burst && !stopping.signal.aborted; count += 1) {
           const n = next.get(key) ?? 0;
           const job = { id: randomUUID(), key, n, delayed: random() < 0.05 };
           next.set(key, n + 1);
@@ -76,7 +88,7 @@ export function startLoad({ router, keys, perSecond, random, writers }: LoadOpti
         }
         free.add(key);
       }
-      await delay((1_000 / perSecond) * writers * 2 * random());
+      await delay((1_000 / perSecond) * writers * 2 * random() * meanBurst);
     }
   };
 
@@ -85,6 +97,7 @@ export function startLoad({ router, keys, perSecond, random, writers }: LoadOpti
   return {
     sent,
     again,
+    busy: () => keys.filter((key) => !free.has(key)),
     stop: async () => {
       stopping.abort();
       await running;

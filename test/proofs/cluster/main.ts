@@ -20,8 +20,11 @@ const report = await clusterRun({
   workers: 3,
   perSecond: Number(values['per-second']),
   faultEveryMs: 1_500,
+  moveEveryMs: 500,
 });
 console.log(JSON.stringify(report, null, 1));
 const faults = Object.values(report.faults).reduce((sum, count) => sum + count, 0);
-console.log(`jobs ${report.jobs}, faults ${faults}, violations ${report.violations.length}`);
+console.log(
+  `jobs ${report.jobs}, moves ${report.moves}, faults ${faults}, violations ${report.violations.length}`,
+);
 process.exitCode = report.violations.length === 0 ? 0 : 1;

@@ -7,8 +7,9 @@ import { until } from '../../support/until.ts';
 import { countRows } from '../fleet.ts';
 import { recordedItems } from '../recorder.ts';
 import type { End, Item } from './judge.ts';
-import { judge } from './judge.ts';
+import { crowdOf, judge, windowOf } from './judge.ts';
 import { startLoad } from './load.ts';
+import { startMoves } from './moves.ts';
 import type { Site } from './servers.ts';
 import { openSites } from './servers.ts';
 import { openStage } from './stage.ts';
@@ -23,13 +24,22 @@ export interface ClusterOptions {
   readonly perSecond: number;
   /** Milliseconds between two faults, on average. */
   readonly faultEveryMs: number;
+  /** Milliseconds between two moves of keys, on average. */
+  readonly moveEveryMs: number;
 }
 
 export interface ClusterReport {
   readonly jobs: number;
+  /** Moves of keys, jobs that they took along, and the longest pause of a key in its move, in milliseconds. */
+  readonly moves: number;
+  readonly moved: number;
+  readonly pausedMs: number;
+  /** Most calls at once, and the window of mails that came nearest to its limit: mails beyond it, so at most 0. */
+  readonly calls: number;
+  readonly mails: number;
   readonly faults: Readonly<Record<string, number>>;
-  /** Enqueues that were tried again, by their code. */
-  readonly again: Readonly<Record<string, number>>;
+  /** Enqueues and moves that were tried again, by the code of their error. */
+  readonly again: Readonly<Record<'enqueues' | 'moves', Readonly<Record<string, number>>>>;
   /** Jobs that ended, by installation. */
   readonly ended: Readonly<Record<string, number>>;
   readonly violations: readonly string[];
@@ -39,7 +49,8 @@ export interface ClusterReport {
 const quietMs = 180_000;
 
 export async function clusterRun(options: ClusterOptions): Promise<ClusterReport> {
-  const { seed, ms, keys, workers, perSecond, faultEveryMs } = options;
+  const { seed, ms, workers, perSecond, faultEveryMs } = options;
+  const keys = Array.from({ length: options.keys }, (_, n) => `key-${n}`);
   const random = chances('cluster', seed);
   const sites = await openSites(options.sites);
   const stage = await openStage({ sites, random: chances('faults', seed), workers });
@@ -47,35 +58,53 @@ export async function clusterRun(options: ClusterOptions): Promise<ClusterReport
   try {
     const load = startLoad({
       router,
-      keys: Array.from({ length: keys }, (_, n) => `key-${n}`),
+      keys,
       perSecond,
       random: chances('load', seed),
       writers: 8,
+    });
+    const moves = startMoves({
+      router,
+      installations: sites.all.map(({ installation }) => installation),
+      keys,
+      busy: load.busy,
+      random: chances('moves', seed),
+      everyMs: options.moveEveryMs,
+      atOnce: 4,
     });
     const endsAt = performance.now() + ms;
     while (performance.now() < endsAt) {
       await delay(faultEveryMs * (0.5 + random()));
       stage.strike();
     }
-    const failed = await stage.calm();
+    const failed = [...(await stage.calm())];
     await load.stop();
+    failed.push(...(await moves.stop()));
     const late = await until('all jobs to end', () => isEmpty(sites.all), quietMs).then(
       () => [],
       (error: unknown) => [String(error)],
     );
+    // copies of routes that an installation missed while it did not answer
+    await router.operator.check({ mend: true });
     const records = await Promise.all(sites.all.map(recordsOf));
     const items = records.flatMap((one) => one.items);
     const ends = records.flatMap((one) => one.ends);
     return {
       jobs: load.sent.length,
+      moves: moves.done(),
+      moved: moves.jobs(),
+      pausedMs: Math.round(moves.pausedMs()),
+      calls: crowdOf(items)?.count ?? 0,
+      mails: windowOf(items).jobs,
       faults: Object.fromEntries(stage.faults),
-      again: Object.fromEntries(load.again),
+      again: { enqueues: Object.fromEntries(load.again), moves: Object.fromEntries(moves.again) },
       ended: Object.fromEntries(records.map((one, index) => [`site-${index + 1}`, one.ends.length] as const)),
       violations: [
         ...failed,
         ...late,
         ...judge({ sent: load.sent, items, ends }),
         ...records.flatMap(({ wrong }) => wrong),
+        ...(await routesWrong(sites.all)),
       ],
     };
   } finally {
@@ -83,6 +112,38 @@ export async function clusterRun(options: ClusterOptions): Promise<ClusterReport
     await stage.stop();
     await sites.close();
   }
+}
+
+/** After a run each key has one home, by the same route everywhere, and none is on its way. */
+async function routesWrong(sites: readonly Site[]): Promise<readonly string[]> {
+  const found = await Promise.all(
+    sites.map(async ({ database, installation: { name } }) => {
+      const routes = await database.query<{ readonly key: string; readonly route: string }>(
+        `select key, format('%s by version %s, %s', installation, version, state) as route from pgqueue.route`,
+        [],
+      );
+      const [left] = await database.query<{ readonly moves: number; readonly handed: number }>(
+        `select (select count(*)::integer from pgqueue.key_move) as moves, (select count(*)::integer from pgqueue.handover) as handed`,
+        [],
+      );
+      return { name, routes, left };
+    }),
+  );
+  const copies = found.flatMap(({ name, routes }) => routes.map((route) => ({ name, ...route })));
+  const different = [...Map.groupBy(copies, ({ key }) => key)].filter(
+    ([, own]) =>
+      new Set(own.map(({ route }) => route)).size > 1 || own.some(({ route }) => !route.endsWith('settled')),
+  );
+  return [
+    ...different.map(
+      ([key, own]) => `${key}: ${own.map(({ name, route }) => `${name} says ${route}`).join('; ')}`,
+    ),
+    ...found.flatMap(({ name, left }) =>
+      left === undefined || left.moves + left.handed === 0
+        ? []
+        : [`${name}: ${left.moves} keys are on their way, ${left.handed} jobs handed over`],
+    ),
+  ];
 }
 
 async function isEmpty(sites: readonly Site[]): Promise<boolean> {

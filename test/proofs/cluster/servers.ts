@@ -11,6 +11,7 @@ import { createBase } from '../../support/servers/machine.ts';
 import { createPostgres } from '../../support/servers/server.ts';
 import { lacks } from '../../support/tools.ts';
 import { record } from '../recorder.ts';
+import { queues } from './actors/limits.ts';
 
 /**
  * Way to a server, by who takes it: that of its own schedulers, that of the schedulers of other installations, that of
@@ -62,7 +63,7 @@ async function openSite(number: number, { url, server }: Opened): Promise<Site> 
   await migrate({ connectionString: url });
   const operator = createOperator({ connectionString: url });
   await operator.installation.init({ number, name });
-  await operator.queues.set('default', { keyConcurrency: 1 });
+  for (const queue of queues) await operator.queues.set(queue, { keyConcurrency: 1 });
   await operator.close();
   const database = openDatabase({ connectionString: url, connectionsMax: 4 });
   await record(database);

@@ -127,8 +127,10 @@ export class Stage {
 
   async #startScheduler(site: Site, letter: string): Promise<void> {
     const name = `${site.installation.name}-${letter}`;
-    const options = { leaseMs: 1_000, queryTimeoutMs: 5_000 };
-    this.#actors.set(name, await startActor('scheduler', { url: site.proxies.own.url, name, options }));
+    const file = new URL('actors/scheduler.ts', import.meta.url);
+    const installations = this.#options.sites.seenBy('others', site);
+    const options = { installations, self: site.installation.name };
+    this.#actors.set(name, await startActor('scheduler', { url: site.proxies.own.url, name, file, options }));
   }
 
   async #startWorker(name: string): Promise<void> {

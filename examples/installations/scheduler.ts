@@ -1,0 +1,26 @@
+// The scheduler of one installation, named by its first argument. The limit of the vendor is one over all installations.
+import { policy } from '@pgqueue/core';
+import { sharedLimits } from '@pgqueue/router';
+import { createScheduler } from '@pgqueue/scheduler';
+import { installations, name } from './environment.ts';
+import { onStop, tell } from './messages.ts';
+import { callVendor, vendorLimit } from './tasks.ts';
+
+const home = installations[0];
+const self = installations.find((one) => one.name === process.argv[2]);
+if (home === undefined || self === undefined) throw new Error(`no installation ${process.argv[2]}`);
+const scheduler = createScheduler({
+  connectionString: self.connectionString,
+  name,
+  policy: policy({
+    gates: sharedLimits({
+      installations,
+      self: self.name,
+      home: home.name,
+      limits: { vendor: { concurrency: vendorLimit, when: ({ task }) => task === callVendor.name } },
+    }),
+  }),
+});
+onStop(() => scheduler.stop());
+await scheduler.start();
+tell({ kind: 'ready' });
