@@ -35,13 +35,14 @@ export function simulate(options: SimulateOptions): Simulation {
  */
 export function play(runs: readonly Run[], { shared = false }: { readonly shared?: boolean } = {}): void {
   const { untilMs, onProgress } = (runs[0] as Run).settings;
-  const all = shared || runs.length === 1;
-  const claim = shared ? claimInTurn() : (some: readonly Run[]) => sum(some, (run) => claimAll(run));
+  // runs that share nothing are stepped each by itself
+  const groups = shared ? [runs] : runs.map((run) => [run]);
+  const claim = shared ? claimInTurn() : ([run]: readonly Run[]) => claimAll(run as Run);
   let told = 0;
   for (;;) {
     const atMs = runs.reduce((soonest, run) => Math.min(soonest, nextMs(run)), Infinity);
     if (atMs === Infinity || atMs > untilMs) break;
-    step(all ? runs : runs.filter((run) => nextMs(run) <= atMs), atMs, claim);
+    for (const group of groups) if (group.some((run) => nextMs(run) <= atMs)) step(group, atMs, claim);
     const done = sum(runs, ({ ended, plans }) => ended + plans);
     if (done - told >= progressEvery) {
       told = done;
@@ -74,7 +75,7 @@ function nextMs(run: Run): number {
 /**
  * Runs all events of one moment. Ends of attempts come first, so that their slots are free. Plans come last.
  */
-function step(runs: readonly Run[], atMs: number, claim: (runs: readonly Run[]) => void): void {
+function step(runs: readonly Run[], atMs: number, claim: (runs: readonly Run[]) => unknown): void {
   let changed = false;
   for (const run of runs) {
     run.nowMs = atMs;
