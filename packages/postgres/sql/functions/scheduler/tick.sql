@@ -101,14 +101,16 @@ as $$
     'flowsMs', flows_due_ms())
 $$;
 
--- Returns a text that differs after any change to the settings of queues, and to the keys that are held while they move.
+-- Returns a text that differs after any change to the settings of queues, and to the keys that are held while they
+-- move. In PL/pgSQL, whose plans are kept: as SQL, the second part took 15 us a tick.
 create function config_mark() returns text
-  language sql stable security definer
+  language plpgsql stable security definer
   set search_path from current
 as $$
-  select count(*) || ' ' || coalesce(sum(c.xmin::text::bigint), 0)
-         || coalesce((select ' ' || string_agg(concat_ws(' ', m.key, m.version, m.opened), ' ' order by m.key) from key_move m where m.held), '')
-  from queue_config c
+begin
+  return (select count(*) || ' ' || coalesce(sum(c.xmin::text::bigint), 0) from queue_config c)
+    || coalesce((select ' ' || string_agg(concat_ws(' ', m.key, m.version, m.opened), ' ' order by m.key) from key_move m where m.held), '');
+end
 $$;
 
 -- Lists transactions that may have drawn numbers of jobs that no other session can see yet: each takes a lock
