@@ -30,7 +30,9 @@ test('each job ends once, wherever it is', async () => {
   const draw = drawing(7);
   const done = new Map<number, number>();
   const failed = new Set<number>();
-  const schedulers = several.installations.map(({ connectionString }) => createScheduler({ connectionString }));
+  const schedulers = several.installations.map(({ connectionString }) =>
+    createScheduler({ connectionString }),
+  );
   await Promise.all(schedulers.map((scheduler) => scheduler.start()));
   const handler = implement(task, async ({ n }) => {
     if (n % 5 === 0 && !failed.has(n)) {
@@ -45,12 +47,12 @@ test('each job ends once, wherever it is', async () => {
   const worker: RouterWorker = router.worker({ tasks: [handler], concurrency: 10 });
   await worker.start();
 
-  let moving = true;
+  const over = new AbortController();
   let ended = 0;
   let stopped = 0;
   const mover = async (): Promise<void> => {
     const own = createRouter({ installations: several.installations });
-    while (moving) {
+    while (!over.signal.aborted) {
       const key = nth(keys, Math.floor(draw() * keys.length));
       const to = 1 + Math.floor(draw() * 3);
       const stop = new AbortController();
@@ -82,26 +84,27 @@ test('each job ends once, wherever it is', async () => {
   ).entries())
     if (verdict === 'cancelled') cancelled.add(nth(asked, index));
   await until('most have run', () => done.size > total / 2, 60_000);
-  moving = false;
+  over.abort();
   await Promise.all(movers);
   // whatever was left on its way is brought to its end
   for (const key of keys) {
     for (const to of [1, 2, 3]) await router.operator.keys.move(key, { to }).catch(() => {});
   }
-  await until(`all have run`, () => done.size >= total - cancelled.size, 60_000);
+  await until('all have run', () => done.size >= total - cancelled.size, 60_000);
   const waiting = async (): Promise<number> =>
-    (await Promise.all(several.databases.map((database) => database.query('select from pgqueue.queue', [])))).flat()
-      .length;
+    (
+      await Promise.all(several.databases.map((database) => database.query('select from pgqueue.queue', [])))
+    ).flat().length;
   await until('none is left', async () => (await waiting()) === 0);
   await worker.stop();
   await Promise.all(schedulers.map((scheduler) => scheduler.stop()));
-  const ended2 = several.databases.map((database) =>
+  const rowsOf = several.databases.map((database) =>
     database.query<{ readonly id: string; readonly outcome: string }>(
       'select id::text, outcome from pgqueue.history union all select id::text, reason from pgqueue.dead_letter',
       [],
     ),
   );
-  const rows = (await Promise.all(ended2)).flat();
+  const rows = (await Promise.all(rowsOf)).flat();
   expect({
     twice: [...done].filter(([, times]) => times > 1),
     ends: rows.length,
