@@ -52,8 +52,7 @@ async function load(router: Router, sent: Sent[]): Promise<void> {
 async function disturb(router: Router, databases: readonly DemoDatabase[]): Promise<void> {
   const [tenant = ''] = tenants;
   const from = router.homeOf(tenant);
-  const others = databases.filter(({ installation }) => installation.number !== from.number);
-  const to = others[0]?.installation;
+  const to = databases.find(({ installation }) => installation.number !== from.number)?.installation;
   const old = databases.find(({ installation }) => installation.number === from.number);
   if (to === undefined || old === undefined) throw new Error('give at least two installations');
   const moved = await router.operator.keys.move(tenant, { to: to.name });

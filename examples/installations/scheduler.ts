@@ -6,7 +6,8 @@ import { installations, name } from './environment.ts';
 import { onStop, tell } from './messages.ts';
 import { callVendor, vendorLimit } from './tasks.ts';
 
-const home = installations[0];
+// the demo kills another one
+const home = installations.at(-1);
 const self = installations.find((one) => one.name === process.argv[2]);
 if (home === undefined || self === undefined) throw new Error(`no installation ${process.argv[2]}`);
 const scheduler = createScheduler({
