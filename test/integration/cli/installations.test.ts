@@ -68,7 +68,7 @@ describe('over several', () => {
     expect(table[4]).toMatch(/^all +12 /);
     expect(lines.slice(5).join('\n')).toContain('WARN  one: no scheduler leads');
     const json = JSON.parse((await pgqueue('status', '--json')).stdout);
-    expect(Object.keys(json)).toEqual(['installations', 'totals', 'nodes']);
+    expect(Object.keys(json)).toEqual(['installations', 'totals', 'nodes', 'limits']);
     expect(json.installations[0]).toMatchObject({
       installation: 'one',
       number: 1,
@@ -264,9 +264,9 @@ describe('over several', () => {
     await lease('api', 3, null);
     await lease('texts', 3, 100);
     const status = await pgqueue('status');
-    expect(status.stdout).toMatch(/^SHARED LIMIT +HOME +SIZE +IN FLIGHT +PARTS$/m);
-    expect(status.stdout).toMatch(/^api +two +50 +14 +one 12, three 12$/m);
-    expect(status.stdout).toMatch(/^texts +two +100\/s, burst 50 +- +three 12$/m);
+    expect(status.stdout).toMatch(/^SHARED LIMIT +HOME +SIZE +IN FLIGHT$/m);
+    expect(status.stdout).toMatch(/^api +two +50 +14\n {2}parts: one 12, three 12$/m);
+    expect(status.stdout).toMatch(/^texts +two +100\/s, burst 50 +-\n {2}parts: three 12$/m);
     const limits = await pgqueue('installations', 'limits');
     expect(limits.stdout).toMatch(/^api +two +50 +one +12 +12 +7 +leased$/m);
     expect(limits.stdout).toMatch(/^texts +two +100\/s, burst 50 +three +12, 24\/s +12 +- +leased$/m);

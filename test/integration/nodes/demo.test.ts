@@ -34,3 +34,19 @@ test('npm run demo shows its dashboard while it plays, and loses nothing', async
     said: expect.stringMatching(/^lost +0$/m) as unknown,
   });
 });
+
+test('npm run demo -- --installations 3 moves a tenant, kills a database, and loses nothing', async () => {
+  const [, ...args] = (manifest.scripts['demo:run'] ?? '').split(' ');
+  const demo = spawn(process.execPath, [...args, '--installations', '3'], {
+    cwd: root,
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  onTestFinished(() => void (demo.exitCode === null && demo.kill()));
+  let said = '';
+  for (const stream of [demo.stdout, demo.stderr])
+    stream.on('data', (part: Buffer) => (said += part.toString()));
+  const [code] = (await once(demo, 'exit')) as [number];
+  expect({ code, said }).toEqual({ code: 0, said: expect.stringMatching(/^lost +0$/m) as unknown });
+  expect(said).toMatch(/acme moved from (db-\d) to db-\d .*\n(?:.*\n)* +kill -9 \1:/);
+  expect(said).toMatch(/^limit excess +0$/m);
+});

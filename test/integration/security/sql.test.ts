@@ -197,8 +197,8 @@ async function callables(role: string): Promise<readonly Callable[]> {
   return rows;
 }
 
-/** SQLSTATEs that a caller with odd arguments may get: errors about the values, or about a broken rule. */
-const clean = /^(?:22...|23...|PQ00.|40001)$/;
+/** SQLSTATEs that a caller with odd arguments may get: errors about the values, about a broken rule, or that there is none. */
+const clean = /^(?:22...|23...|P0002|PQ00.|40001)$/;
 
 /** Resolves to the error that refused the statement; undefined if it was accepted. Rolls everything back. */
 async function attempt(

@@ -1,6 +1,6 @@
 import type { LimitPart, LimitStatus } from '@pgqueue/router';
 import type { Column } from './fit.ts';
-import { fitted } from './fit.ts';
+import { fitted, wrapped } from './fit.ts';
 import { age } from './format.ts';
 import type { Output } from './output.ts';
 
@@ -9,19 +9,22 @@ const columns: readonly Column[] = [
   { head: 'home', cut: true },
   { head: 'size' },
   { head: 'in flight', right: true },
-  { head: 'parts', cut: true },
 ];
 
-/** Formats shared limits, a line each under headings: home, size, jobs in flight, parts. No line is wider than `width`. */
+/**
+ * Formats shared limits under headings: home, size, jobs in flight, and the parts in the lines below. No line is wider
+ * than `width`.
+ */
 export function limitsText(limits: readonly LimitStatus[], width: number): readonly string[] {
-  const rows = limits.map((limit) => [
-    limit.name,
-    limit.home,
-    sayLimit(limit),
-    inFlightOf(limit),
-    limit.parts.map((part) => `${part.installation} ${part.part}${said(part)}`).join(', ') || null,
-  ]);
-  return fitted(columns, rows, width);
+  const rows = limits.map((limit) => [limit.name, limit.home, sayLimit(limit), inFlightOf(limit)]);
+  const [heads = '', ...lines] = fitted(columns, rows, width);
+  return [
+    heads,
+    ...limits.flatMap(({ parts }, index) => {
+      const told = parts.map((part) => `${part.installation} ${part.part}${said(part)}`);
+      return [lines[index] ?? '', ...(told.length === 0 ? [] : wrapped('  parts: ', told.join(', '), width))];
+    }),
+  ];
 }
 
 /** Formats shared limits, a line for the part of each installation. */
