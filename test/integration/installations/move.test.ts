@@ -1,4 +1,5 @@
 // Moves of a key from one installation to another: what comes along, in which order, while it is enqueued to and worked on.
+import { randomUUID } from 'node:crypto';
 import { defineTask, flow, implement } from '@pgqueue/core';
 import { createRouter, homeOf } from '@pgqueue/router';
 import type { RouterWorker } from '@pgqueue/router';
@@ -209,6 +210,28 @@ test('a job on its way is known by its id, and its result comes from where it ra
   await work(() => {});
   await result;
   expect(await router.operator.jobs.get(job.id)).toMatchObject({ status: 'done' });
+});
+
+test('an enqueue that is repeated under its id after the move finds the job that has ended in the old home', async () => {
+  const [id, other] = [randomUUID(), randomUUID()];
+  await router.producer.enqueue(task, { n: 1 }, { ...acme, id });
+  await router.operator.jobs.cancel([id]);
+  await router.operator.keys.move(key, { to: 'two' });
+  const repeated = { id, outcome: 'repeated' };
+  expect(await router.producer.enqueue(task, { n: 1 }, { ...acme, id })).toEqual(repeated);
+  const made = await router.producer.enqueueMany([
+    task.job({ n: 2 }, { ...acme, id: other }),
+    task.job({ n: 1 }, { ...acme, id }),
+  ]);
+  expect(made).toEqual([{ id: other, outcome: 'enqueued' }, repeated]);
+  expect(await waitingIn(several)).toEqual([0, 1, 0]);
+  // a router that has not heard of the move asks the old home, which refuses, and tells of the job
+  const late = createRouter({ installations: several.installations });
+  try {
+    expect(await late.producer.enqueue(task, { n: 1 }, { ...acme, id })).toEqual(repeated);
+  } finally {
+    await late.close();
+  }
 });
 
 test('a hundred thousand, over queues and priorities, some delayed, and some large', async () => {

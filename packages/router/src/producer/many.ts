@@ -2,8 +2,8 @@ import type { Enqueued, NewJob } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
 import { toJobRow, toJobRows } from '@pgqueue/core/internal';
 import type { Member } from '../installations/member.ts';
-import type { Routes } from '../route/routes.ts';
-import type { Producers } from './members.ts';
+import type { BeforeParts } from './before.ts';
+import { enqueuedBefore } from './before.ts';
 import { learnMove } from './moved.ts';
 import type { Spread } from './spread.ts';
 
@@ -21,10 +21,8 @@ interface Failure {
   readonly error: unknown;
 }
 
-export interface ManyParts {
+export interface ManyParts extends BeforeParts {
   readonly spread: Spread;
-  readonly routes: Routes;
-  readonly producers: Producers;
 }
 
 /**
@@ -36,8 +34,12 @@ export async function enqueueSplit(parts: ManyParts, jobs: readonly NewJob[]): P
   const homes = jobs.map((job) => parts.spread(job.options ?? {}, job.task));
   // found here, as each installation would tell only of its own
   if (new Set(homes).size > 1) await toJobRows(jobs, (job) => toJobRow(job, anyId));
-  const entries = jobs.map((job, index): Entry => ({ index, job, home: homes[index] as Member }));
-  const enqueued: (Enqueued | undefined)[] = jobs.map(() => undefined);
+  const enqueued: (Enqueued | undefined)[] = await Promise.all(
+    jobs.map(({ options }) => enqueuedBefore(parts, options)),
+  );
+  const entries = jobs
+    .map((job, index): Entry => ({ index, job, home: homes[index] as Member }))
+    .filter(({ index }) => enqueued[index] === undefined);
   const failures = await place(parts, { entries, refusals: 0 }, enqueued);
   const [first] = failures;
   if (first === undefined) return enqueued as Enqueued[];

@@ -5,6 +5,7 @@ import type { FlowRun, Producer, ResultOptions } from '@pgqueue/producer';
 import { waitMs } from '@pgqueue/producer/internal';
 import type { Member } from '../installations/member.ts';
 import type { Routes } from '../route/routes.ts';
+import { enqueuedBefore } from './before.ts';
 import { findIn, lookUpOrder } from './find.ts';
 import { enqueueSplit } from './many.ts';
 import type { Producers } from './members.ts';
@@ -64,13 +65,18 @@ async function enqueueAtHome<Result>(
 }
 
 export function createRouterProducer(parts: RouterProducerParts): RouterProducer {
-  const { members, routes, spread, producers, use } = parts;
-  const one = (
+  const { members, producers, use } = parts;
+  const one = async (
     name: string,
     options: JobOptions | undefined,
     enqueue: Single<Enqueued>['enqueue'],
-  ): Promise<Enqueued> =>
-    enqueueAtHome(parts, { name, options, enqueue, written: (id) => ({ id, outcome: 'repeated' }) });
+  ): Promise<Enqueued> => {
+    const before = await enqueuedBefore(parts, options);
+    return (
+      before ??
+      enqueueAtHome(parts, { name, options, enqueue, written: (id) => ({ id, outcome: 'repeated' }) })
+    );
+  };
 
   return {
     enqueue: async (task, payload, options) => {
@@ -92,7 +98,7 @@ export function createRouterProducer(parts: RouterProducerParts): RouterProducer
     enqueueMany: (async (jobs: readonly NewJob[]) => {
       use();
       checkJobList(jobs, 'enqueueMany');
-      return enqueueSplit({ spread, routes, producers }, jobs);
+      return enqueueSplit(parts, jobs);
     }) as Producer['enqueueMany'],
     start: (flow, options) => startFlow(parts, flow, options),
     signal: async (flowId, step, value, by) => {

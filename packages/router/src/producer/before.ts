@@ -1,0 +1,48 @@
+import type { Enqueued, ErrorCode, FlowOptions, JobOptions } from '@pgqueue/core';
+import { PgQueueError } from '@pgqueue/core';
+import type { Member } from '../installations/member.ts';
+import type { Routes } from '../route/routes.ts';
+import type { Producers } from './members.ts';
+
+/** Parts of {@link enqueuedBefore}. */
+export interface BeforeParts {
+  readonly members: readonly Member[];
+  readonly routes: Routes;
+  readonly producers: Producers;
+}
+
+/**
+ * Finds a job whose id the caller chose, if it was enqueued before its key moved: it may have ended in the old home. Asks
+ * nobody about keys that never moved, or ids that nobody chose. An installation that does not answer knows nothing.
+ */
+export async function enqueuedBefore(
+  { members, routes, producers }: BeforeParts,
+  options: JobOptions | FlowOptions | undefined,
+): Promise<Enqueued | undefined> {
+  const { id, key } = options ?? {};
+  if (typeof id !== 'string' || typeof key !== 'string' || routes.version(key) === 0) return undefined;
+  const home = routes.home(key);
+  const others = members.filter((member) => member !== home);
+  const known = await Promise.all(others.map((member) => isKnown(producers.plain(member), id)));
+  return known.includes(true) ? { id, outcome: 'repeated' } : undefined;
+}
+
+/** Ends of a wait for a result that tell that there is such a job. */
+const knownBy: readonly ErrorCode[] = [
+  'job_dead',
+  'job_cancelled',
+  'job_expired',
+  'result_timeout',
+  'result_lost',
+  'key_missing',
+  'undecodable',
+];
+
+async function isKnown(producer: ReturnType<Producers['plain']>, id: string): Promise<boolean> {
+  try {
+    await producer.result(id, { timeout: 0 });
+    return true;
+  } catch (error) {
+    return error instanceof PgQueueError && knownBy.includes(error.code) && error.data['status'] !== null;
+  }
+}
