@@ -1,4 +1,4 @@
-// npm run proof:cluster -- --minutes 10 --seed 1
+// npm run proof:cluster -- --minutes 10 --seed 1 [--patroni]
 import { parseArgs } from 'node:util';
 import { clusterRun } from './run.ts';
 
@@ -8,6 +8,7 @@ const { values } = parseArgs({
     seed: { type: 'string', default: '1' },
     sites: { type: 'string', default: '4' },
     keys: { type: 'string', default: '200' },
+    patroni: { type: 'boolean', default: false },
     'per-second': { type: 'string', default: '100' },
   },
 });
@@ -17,6 +18,7 @@ const report = await clusterRun({
   ms: Number(values.minutes) * 60_000,
   sites: Number(values.sites),
   keys: Number(values.keys),
+  patroni: values.patroni,
   workers: 3,
   perSecond: Number(values['per-second']),
   faultEveryMs: 1_500,

@@ -19,6 +19,8 @@ export interface ClusterOptions {
   /** Milliseconds of faults. */
   readonly ms: number;
   readonly sites: number;
+  /** Patroni keeps the first one, on three servers. Default: all have one server each. */
+  readonly patroni?: boolean;
   readonly keys: number;
   readonly workers: number;
   readonly perSecond: number;
@@ -52,7 +54,7 @@ export async function clusterRun(options: ClusterOptions): Promise<ClusterReport
   const { seed, ms, workers, perSecond, faultEveryMs } = options;
   const keys = Array.from({ length: options.keys }, (_, n) => `key-${n}`);
   const random = chances('cluster', seed);
-  const sites = await openSites(options.sites);
+  const sites = await openSites(options.sites, options.patroni === true);
   const stage = await openStage({ sites, random: chances('faults', seed), workers });
   const router = createRouter({ installations: sites.seenBy('clients'), pollMs: 500 });
   try {

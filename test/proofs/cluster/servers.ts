@@ -8,6 +8,7 @@ import type { CutProxy } from '../../support/cut-proxy.ts';
 import { startCutProxy } from '../../support/cut-proxy.ts';
 import type { Base } from '../../support/servers/machine.ts';
 import { createBase } from '../../support/servers/machine.ts';
+import { startPatroni } from '../../support/servers/patroni.ts';
 import { createPostgres } from '../../support/servers/server.ts';
 import { lacks } from '../../support/tools.ts';
 import { record } from '../recorder.ts';
@@ -41,6 +42,27 @@ export interface Sites {
 interface Opened extends Pick<Site, 'server'> {
   readonly url: string;
   readonly close: () => Promise<void>;
+}
+
+/**
+ * Three servers of which Patroni chooses the primary, by an address that leads to it. Their first crash kills the primary
+ * for good; each later one is a switchover.
+ */
+async function openPatroni(base: Base): Promise<Opened> {
+  const cluster = await startPatroni(base, ['one', 'two', 'three']);
+  let killed = false;
+  return {
+    url: cluster.address.url,
+    server: {
+      crash: async () => {
+        if (killed) await cluster.switchOver();
+        else await cluster.killPrimary();
+        killed = true;
+      },
+      start: async () => {}, // Patroni does
+    },
+    close: () => cluster.stop(),
+  };
 }
 
 /** Debian's server can be crashed; where it is not installed, the one that tests use runs through. */
@@ -77,10 +99,17 @@ async function openSite(number: number, { url, server }: Opened): Promise<Site> 
   };
 }
 
-export async function openSites(count: number): Promise<Sites> {
+/** @param patroni the first one is kept by Patroni */
+export async function openSites(count: number, patroni: boolean): Promise<Sites> {
   const base = lacks('postgresql-15') ? undefined : createBase();
+  if (patroni && (base === undefined || lacks('patroni') || lacks('etcd')))
+    throw new Error('install postgresql-15, patroni and etcd-server, or leave out --patroni');
   const numbers = Array.from({ length: count }, (_, index) => index + 1);
-  const servers = await Promise.all(numbers.map((number) => openServer(base, `site-${number}`)));
+  const servers = await Promise.all(
+    numbers.map((number) =>
+      patroni && number === 1 && base !== undefined ? openPatroni(base) : openServer(base, `site-${number}`),
+    ),
+  );
   const all = await Promise.all(servers.map((opened, index) => openSite(index + 1, opened)));
   return {
     all,

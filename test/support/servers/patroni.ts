@@ -20,6 +20,8 @@ export interface Cluster {
    * Patroni has exited.
    */
   readonly killPrimary: () => Promise<string>;
+  /** Has Patroni make another member the primary; resolves when it is. @throws if Patroni refuses */
+  readonly switchOver: () => Promise<void>;
   /** Closes the address, and kills each member's Patroni. The base's shell ends the servers. */
   readonly stop: () => Promise<void>;
 }
@@ -74,6 +76,15 @@ export async function startPatroni(base: Base, names: readonly string[]): Promis
       process.kill(postmaster, 'SIGKILL');
       await exited;
       return victim.name;
+    },
+    switchOver: async () => {
+      const leader = current ?? first;
+      const { ok, status } = await fetch(`http://127.0.0.1:${leader.restPort}/switchover`, {
+        method: 'POST',
+        body: JSON.stringify({ leader: leader.name }),
+      });
+      if (!ok) throw new Error(`Patroni refuses to switch over: ${status}`);
+      await until('another primary', () => current !== undefined && current !== leader, startMs);
     },
     stop: async () => {
       await following.stop();
