@@ -1420,7 +1420,8 @@ begin
   v_walk := array(select f.id from flow f where f.id = any (v_walk) order by f.id for update skip locked);
   -- a flow that only a job waited for goes when the job has ended
   perform stop_flow(f.id, 'the job that waited for it has ended')
-  from flow f where f.id = any (v_walk) and f.waiter is not null and (select q.id from queue q where q.id = f.waiter) is null;
+  from (select w.id, w.waiter from flow w where w.id = any (v_walk) offset 0) f -- by id, whatever other indexes there are
+  where f.waiter is not null and (select q.id from queue q where q.id = f.waiter) is null;
   if cardinality(v_walk) > 0 then
     v_put := v_put + advance_locked(v_walk, true);
   end if;
@@ -2447,9 +2448,9 @@ begin
 end
 $$;
 
--- Finds up to p_max delayed jobs of a key, behind the place p_after. No index has them by key: it reads all delayed
--- jobs, along queue_due.
-create function delayed_of_key(p_key text, p_after jsonb, p_max integer)
+-- Finds up to p_max delayed jobs of a key, behind the place p_after. p_retries: also those that have run, which in a
+-- strict order hold up what waits behind them. No index has them by key: it reads all delayed jobs, along queue_due.
+create function delayed_of_key(p_key text, p_after jsonb, p_max integer, p_retries boolean)
   returns table (id uuid, place jsonb)
   language plpgsql stable
   set search_path from current
@@ -2467,6 +2468,7 @@ begin
     select q.id, jsonb_build_object('due', q.run_after, 'id', q.id)
     from queue q
     where q.run_after is not null and q.run_after >= v_due and (q.run_after, q.id) > (v_due, v_id) and q.key = p_key
+      and (p_retries or q.last_token is null)
       and q.flow is null and (select f.id from flow f where f.waiter = q.id limit 1) is null
     order by q.run_after, q.id
     limit p_max;
@@ -2475,8 +2477,9 @@ $$;
 
 -- Hands over one slice of a key's jobs: they leave QUEUE for handover. p_after: where the slice before ended, null at
 -- the beginning of a pass; {"due"}: delayed jobs. p_last: also jobs that are ready, and the key is held here from now
--- on. Returns {"slice", "jobs", "next"}; next null: the pass is over. A pass leaves out jobs that other sessions have locked,
--- and those that come to wait behind its place, for the next one.
+-- on. Returns {"slice", "jobs", "next"}; next null: the pass is over. A pass over the tail stops at a job that another session
+-- has locked, and goes on from there: else those before it would leave, and it could run first. Other passes leave out
+-- jobs that are locked, and all leave out those that come to wait behind their place, for the next one.
 --
 -- Safe because: a job's row is locked, and only then, by a new snapshot, it has no work item; dispatch skips rows that
 -- are locked. Whichever locks the row first has the job. A slice takes at most 8 MiB of texts, or one job.
@@ -2496,6 +2499,8 @@ declare
   v_found uuid[];
   v_places jsonb[];
   v_ids uuid[];
+  v_free uuid[];
+  v_locked integer;
   v_slice uuid := gen_random_uuid();
   v_jobs integer;
 begin
@@ -2503,11 +2508,11 @@ begin
     raise exception 'key % has not left this installation', p_key using errcode = 'PQ005';
   end if;
   if p_after ? 'due' then
-    select array_agg(d.id), array_agg(d.place) into v_found, v_places from delayed_of_key(p_key, p_after, p_max) d;
+    select array_agg(d.id), array_agg(d.place) into v_found, v_places from delayed_of_key(p_key, p_after, p_max, p_last) d;
   else
     select array_agg(t.id), array_agg(t.place) into v_found, v_places from tail_of_key(p_key, p_after, p_max, p_last) t;
   end if;
-  select array_agg(c.id) into v_ids
+  select array_agg(c.id order by c.n) into v_ids
   from (
     select x.id, sum(octet_length(q.payload::text) + coalesce(octet_length(q.checkpoint::text), 0) + coalesce(octet_length(q.errors::text), 0))
                  over (order by x.n) as bytes, x.n
@@ -2517,7 +2522,17 @@ begin
   if v_ids is not null and cardinality(v_ids) < cardinality(v_found) then
     v_places := v_places[: array_position(v_found, v_ids[cardinality(v_ids)])];
   end if;
-  v_ids := array(select q.id from queue q where q.id = any (v_ids) order by q.id for update skip locked);
+  v_free := array(select q.id from queue q where q.id = any (v_ids) order by q.id for update skip locked);
+  if not (p_last or coalesce(p_after ? 'due', false)) then
+    select min(x.n) into v_locked from unnest(v_ids) with ordinality as x (id, n)
+    where x.id not in (select f.id from unnest(v_free) as f (id)) and (select q.id from queue q where q.id = x.id) is not null;
+    v_free := array(select x.id from unnest(v_ids) with ordinality as x (id, n)
+                    where (v_locked is null or x.n < v_locked) and x.id in (select f.id from unnest(v_free) as f (id)));
+    if v_locked is not null then
+      v_places := v_places[: array_position(v_found, v_ids[v_locked]) - 1];
+    end if;
+  end if;
+  v_ids := v_free;
   if p_last then
     v_ids := recall(v_ids);
   end if;
@@ -2545,6 +2560,7 @@ begin
     update key_move m set held = true where m.key = p_key and m.side = 'out';
   end if;
   return jsonb_build_object('slice', v_slice, 'jobs', v_jobs, 'next', case
+    when v_locked is not null then coalesce(v_places[cardinality(v_places)], p_after, '{}')
     when cardinality(v_found) = p_max or cardinality(v_places) < cardinality(v_found) then v_places[cardinality(v_places)] end);
 end
 $$;
@@ -2621,7 +2637,7 @@ as $$
            j.queue, j.task, j.key, j.unique_key, j.attributes, coalesce(j.payload, 'null'), j.retry, j.trace, j.errors, j.last_token, j.checkpoint
     from json_populate_recordset(null::queue, p_jobs) j
     -- in the order of unique keys, as enqueue_unique
-    order by j.task, j.unique_key, j.seq
+    order by j.task collate "default", j.unique_key collate "default", j.seq
     on conflict do nothing
     returning id)
   select coalesce(array_agg(c.id), '{}') from came c
@@ -2757,11 +2773,17 @@ begin
   insert into key_move (key, side, peer, version, held, seq)
   select p_key, 'in', p_from, p_version, true, (select case when s.is_called then s.last_value else 0 end from queue_seq_seq s)
   where not exists (
-    select from route r where r.key = p_key and r.version >= p_version and not (r.version = p_version and r.state = 'moving'))
+      select from route r where r.key = p_key and r.version >= p_version and not (r.version = p_version and r.state = 'moving'))
+    -- a mover that goes the other way at this moment
+    and not exists (select from key_move m where m.key = p_key and m.side = 'out' and m.version >= p_version)
   on conflict (key, side) do update
     set peer = excluded.peer, version = excluded.version, seq = excluded.seq, started = excluded.started, advanced = excluded.advanced, opened = null
     where key_move.opened is not null;
   v_move := assert_move(p_key, 'in', p_version);
+  if v_move.peer <> p_from then
+    raise exception 'key % comes from installation %, not %', p_key, v_move.peer, p_from
+      using errcode = 'PQ005', hint = 'Another mover brings it from there: repeat the move.';
+  end if;
   perform set_route(p_key, i.number, p_version, p_from) from installation i;
   return v_move.seq;
 end
@@ -2792,16 +2814,24 @@ create function finish_move(p_key text, p_version bigint) returns text
   set jit = off
   set enable_seqscan = off
 as $$
+declare
+  v_slices boolean;
+  v_waiting boolean;
+  v_delayed boolean;
 begin
   perform assert_move(p_key, 'out', p_version);
-  if exists (select from handover h where h.key = p_key) then
+  -- in one snapshot: a delayed job that becomes due between two looks would be missed by both
+  select exists (select from handover h where h.key = p_key), exists (select from tail_of_key(p_key, null, 1, true)),
+         exists (select from delayed_of_key(p_key, '{}', 1, true))
+  into v_slices, v_waiting, v_delayed;
+  if v_slices then
     return 'slices';
-  elsif exists (select from tail_of_key(p_key, null, 1, true)) then
+  elsif v_waiting then
     return case when exists (
         select from tail_of_key(p_key, null, 100, true) t
         where (select w.id from work_item w where w.id = t.id and w.lock_key is not null limit 1) is null)
       then 'waiting' else 'running' end;
-  elsif exists (select from delayed_of_key(p_key, '{}', 1)) then
+  elsif v_delayed then
     return 'delayed';
   end if;
   delete from key_move m where m.key = p_key and m.side = 'out';
@@ -2817,6 +2847,9 @@ create function open_key(p_key text, p_version bigint) returns boolean
   set enable_seqscan = off
 as $$
 begin
+  if current_setting('synchronous_commit') = 'off' then
+    perform set_config('synchronous_commit', 'on', true); -- the other installations are told that it is settled
+  end if;
   perform from installation for update;
   update key_move m set opened = clock_timestamp()
   where m.key = p_key and m.side = 'in' and m.version = p_version and m.opened is null;

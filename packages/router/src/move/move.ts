@@ -198,7 +198,11 @@ async function whereIs(
   }
   const from = given ?? routes.home(key);
   if (from !== to) return { route, from };
-  if (route !== undefined) await spread({ members, routes }, route);
+  if (route !== undefined) {
+    // an end of the hold that a crash has undone
+    await to.run(() => openKey(to.patient(), { key, version: route.version - 1 }));
+    await spread({ members, routes }, route);
+  }
   throw new PgQueueError(
     'configuration',
     `${to.installation.name} is the home of key ${JSON.stringify(key)} already: there is nothing to move`,

@@ -77,19 +77,24 @@ export async function rebalance(
   wish: RebalanceWish,
   options: Pick<MoveWish, 'onProgress' | 'signal'>,
 ): Promise<Rebalanced> {
-  const left = (await misplaced(parts, wish)).toReversed();
+  // jobs of a key may be in several installations: they come one after the other
+  const left = [
+    ...Map.groupBy(await misplaced(parts, wish), ({ planned }) => planned.key).values(),
+  ].toReversed();
   const moved: KeyMoved[] = [];
   const failed: FailedMove[] = [];
-  const mover = async (): Promise<void> => {
-    for (let next = left.pop(); next !== undefined; next = left.pop()) {
-      options.signal?.throwIfAborted();
-      try {
-        moved.push(await parts.move({ ...next.wish, ...options }));
-      } catch (error) {
-        if (options.signal?.aborted === true) throw error;
-        failed.push({ ...next.planned, message: error instanceof Error ? error.message : String(error) });
-      }
+  const moveOne = async ({ wish: one, planned }: Wanted): Promise<void> => {
+    options.signal?.throwIfAborted();
+    try {
+      moved.push(await parts.move({ ...one, ...options }));
+    } catch (error) {
+      if (options.signal?.aborted === true) throw error;
+      failed.push({ ...planned, message: error instanceof Error ? error.message : String(error) });
     }
+  };
+  const mover = async (): Promise<void> => {
+    for (let next = left.pop(); next !== undefined; next = left.pop())
+      for (const one of next) await moveOne(one);
   };
   await Promise.all(Array.from({ length: atOnce }, mover));
   return { moved, failed };

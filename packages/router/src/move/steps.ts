@@ -75,7 +75,8 @@ export async function handOverAll(moving: Moving): Promise<Moved> {
   try {
     await deliver(moving, sums);
     await handOverTail(moving, sums);
-    return { ...sums, pausedMs: await handOverEnd(moving, sums) };
+    const pausedMs = await handOverEnd(moving, sums);
+    return { ...sums, pausedMs };
   } catch (error) {
     // the old home forgets a move only when nothing is left, and the new one opens only after that
     if (!isOver(error)) throw error;
@@ -139,6 +140,7 @@ async function pass(
     delivering = jobs > 0 ? deliverOne(moving, sums, slice).then(() => {}) : Promise.resolve();
     delivering.catch(() => {}); // it is awaited with the next slice
     if (next === null) break;
+    if (jobs === 0) await pause(lookMs.min, undefined, signal === undefined ? {} : { signal }); // the next one is locked
     place = next;
     tell({ phase: last ? 'end' : 'tail', jobs: sums.jobs });
   }

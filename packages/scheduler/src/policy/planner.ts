@@ -151,7 +151,8 @@ export function createPlanner(options: PlannerOptions): Planner {
       ({ lanes } = snapshot);
       const byPolicy = live.plan(snapshot, state);
       const plan = byPolicy ?? planning.instead.plan(snapshot, state) ?? nothing(state);
-      const busy = plan.dispatch.length > 0 || snapshot.settled.length > 0;
+      const moves = snapshot.moving !== undefined; // their buckets are emptied, and must stay so in a later term
+      const busy = plan.dispatch.length > 0 || snapshot.settled.length > 0 || moves;
       const parts = plan.recall.length > 0 ? null : saving.due(plan.state, busy);
       pending = { snapshot, plan, parts, busy, byPolicy: byPolicy !== undefined };
       const { state: _, ...safe } = plan;

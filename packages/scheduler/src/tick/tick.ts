@@ -130,7 +130,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     const over = state.moving.over();
     if (over.length > 0) await endHolds(options.database, leader, over);
     const atOnce =
-      asksAgain(state, planned) || cutShort || written.count < dispatch.length || over.length > 0;
+      asksAgain(state, planned) || cutShort || written.count < dispatch.length || state.moving.waits();
     const { batchMax } = snapshot;
     const more = mayHaveMore(state, { batchMax, planned, read, keys, hasRoom, written, brief });
     state.caughtUp = !atOnce && !more;

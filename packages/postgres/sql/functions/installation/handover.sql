@@ -46,9 +46,9 @@ begin
 end
 $$;
 
--- Finds up to p_max delayed jobs of a key, behind the place p_after. No index has them by key: it reads all delayed
--- jobs, along queue_due.
-create function delayed_of_key(p_key text, p_after jsonb, p_max integer)
+-- Finds up to p_max delayed jobs of a key, behind the place p_after. p_retries: also those that have run, which in a
+-- strict order hold up what waits behind them. No index has them by key: it reads all delayed jobs, along queue_due.
+create function delayed_of_key(p_key text, p_after jsonb, p_max integer, p_retries boolean)
   returns table (id uuid, place jsonb)
   language plpgsql stable
   set search_path from current
@@ -66,6 +66,7 @@ begin
     select q.id, jsonb_build_object('due', q.run_after, 'id', q.id)
     from queue q
     where q.run_after is not null and q.run_after >= v_due and (q.run_after, q.id) > (v_due, v_id) and q.key = p_key
+      and (p_retries or q.last_token is null)
       and q.flow is null and (select f.id from flow f where f.waiter = q.id limit 1) is null
     order by q.run_after, q.id
     limit p_max;
@@ -74,8 +75,9 @@ $$;
 
 -- Hands over one slice of a key's jobs: they leave QUEUE for handover. p_after: where the slice before ended, null at
 -- the beginning of a pass; {"due"}: delayed jobs. p_last: also jobs that are ready, and the key is held here from now
--- on. Returns {"slice", "jobs", "next"}; next null: the pass is over. A pass leaves out jobs that other sessions have locked,
--- and those that come to wait behind its place, for the next one.
+-- on. Returns {"slice", "jobs", "next"}; next null: the pass is over. A pass over the tail stops at a job that another session
+-- has locked, and goes on from there: else those before it would leave, and it could run first. Other passes leave out
+-- jobs that are locked, and all leave out those that come to wait behind their place, for the next one.
 --
 -- Safe because: a job's row is locked, and only then, by a new snapshot, it has no work item; dispatch skips rows that
 -- are locked. Whichever locks the row first has the job. A slice takes at most 8 MiB of texts, or one job.
@@ -95,6 +97,8 @@ declare
   v_found uuid[];
   v_places jsonb[];
   v_ids uuid[];
+  v_free uuid[];
+  v_locked integer;
   v_slice uuid := gen_random_uuid();
   v_jobs integer;
 begin
@@ -102,11 +106,11 @@ begin
     raise exception 'key % has not left this installation', p_key using errcode = 'PQ005';
   end if;
   if p_after ? 'due' then
-    select array_agg(d.id), array_agg(d.place) into v_found, v_places from delayed_of_key(p_key, p_after, p_max) d;
+    select array_agg(d.id), array_agg(d.place) into v_found, v_places from delayed_of_key(p_key, p_after, p_max, p_last) d;
   else
     select array_agg(t.id), array_agg(t.place) into v_found, v_places from tail_of_key(p_key, p_after, p_max, p_last) t;
   end if;
-  select array_agg(c.id) into v_ids
+  select array_agg(c.id order by c.n) into v_ids
   from (
     select x.id, sum(octet_length(q.payload::text) + coalesce(octet_length(q.checkpoint::text), 0) + coalesce(octet_length(q.errors::text), 0))
                  over (order by x.n) as bytes, x.n
@@ -116,7 +120,17 @@ begin
   if v_ids is not null and cardinality(v_ids) < cardinality(v_found) then
     v_places := v_places[: array_position(v_found, v_ids[cardinality(v_ids)])];
   end if;
-  v_ids := array(select q.id from queue q where q.id = any (v_ids) order by q.id for update skip locked);
+  v_free := array(select q.id from queue q where q.id = any (v_ids) order by q.id for update skip locked);
+  if not (p_last or coalesce(p_after ? 'due', false)) then
+    select min(x.n) into v_locked from unnest(v_ids) with ordinality as x (id, n)
+    where x.id not in (select f.id from unnest(v_free) as f (id)) and (select q.id from queue q where q.id = x.id) is not null;
+    v_free := array(select x.id from unnest(v_ids) with ordinality as x (id, n)
+                    where (v_locked is null or x.n < v_locked) and x.id in (select f.id from unnest(v_free) as f (id)));
+    if v_locked is not null then
+      v_places := v_places[: array_position(v_found, v_ids[v_locked]) - 1];
+    end if;
+  end if;
+  v_ids := v_free;
   if p_last then
     v_ids := recall(v_ids);
   end if;
@@ -144,6 +158,7 @@ begin
     update key_move m set held = true where m.key = p_key and m.side = 'out';
   end if;
   return jsonb_build_object('slice', v_slice, 'jobs', v_jobs, 'next', case
+    when v_locked is not null then coalesce(v_places[cardinality(v_places)], p_after, '{}')
     when cardinality(v_found) = p_max or cardinality(v_places) < cardinality(v_found) then v_places[cardinality(v_places)] end);
 end
 $$;
@@ -220,7 +235,7 @@ as $$
            j.queue, j.task, j.key, j.unique_key, j.attributes, coalesce(j.payload, 'null'), j.retry, j.trace, j.errors, j.last_token, j.checkpoint
     from json_populate_recordset(null::queue, p_jobs) j
     -- in the order of unique keys, as enqueue_unique
-    order by j.task, j.unique_key, j.seq
+    order by j.task collate "default", j.unique_key collate "default", j.seq
     on conflict do nothing
     returning id)
   select coalesce(array_agg(c.id), '{}') from came c

@@ -85,11 +85,17 @@ begin
   insert into key_move (key, side, peer, version, held, seq)
   select p_key, 'in', p_from, p_version, true, (select case when s.is_called then s.last_value else 0 end from queue_seq_seq s)
   where not exists (
-    select from route r where r.key = p_key and r.version >= p_version and not (r.version = p_version and r.state = 'moving'))
+      select from route r where r.key = p_key and r.version >= p_version and not (r.version = p_version and r.state = 'moving'))
+    -- a mover that goes the other way at this moment
+    and not exists (select from key_move m where m.key = p_key and m.side = 'out' and m.version >= p_version)
   on conflict (key, side) do update
     set peer = excluded.peer, version = excluded.version, seq = excluded.seq, started = excluded.started, advanced = excluded.advanced, opened = null
     where key_move.opened is not null;
   v_move := assert_move(p_key, 'in', p_version);
+  if v_move.peer <> p_from then
+    raise exception 'key % comes from installation %, not %', p_key, v_move.peer, p_from
+      using errcode = 'PQ005', hint = 'Another mover brings it from there: repeat the move.';
+  end if;
   perform set_route(p_key, i.number, p_version, p_from) from installation i;
   return v_move.seq;
 end
@@ -120,16 +126,24 @@ create function finish_move(p_key text, p_version bigint) returns text
   set jit = off
   set enable_seqscan = off
 as $$
+declare
+  v_slices boolean;
+  v_waiting boolean;
+  v_delayed boolean;
 begin
   perform assert_move(p_key, 'out', p_version);
-  if exists (select from handover h where h.key = p_key) then
+  -- in one snapshot: a delayed job that becomes due between two looks would be missed by both
+  select exists (select from handover h where h.key = p_key), exists (select from tail_of_key(p_key, null, 1, true)),
+         exists (select from delayed_of_key(p_key, '{}', 1, true))
+  into v_slices, v_waiting, v_delayed;
+  if v_slices then
     return 'slices';
-  elsif exists (select from tail_of_key(p_key, null, 1, true)) then
+  elsif v_waiting then
     return case when exists (
         select from tail_of_key(p_key, null, 100, true) t
         where (select w.id from work_item w where w.id = t.id and w.lock_key is not null limit 1) is null)
       then 'waiting' else 'running' end;
-  elsif exists (select from delayed_of_key(p_key, '{}', 1)) then
+  elsif v_delayed then
     return 'delayed';
   end if;
   delete from key_move m where m.key = p_key and m.side = 'out';
@@ -145,6 +159,9 @@ create function open_key(p_key text, p_version bigint) returns boolean
   set enable_seqscan = off
 as $$
 begin
+  if current_setting('synchronous_commit') = 'off' then
+    perform set_config('synchronous_commit', 'on', true); -- the other installations are told that it is settled
+  end if;
   perform from installation for update;
   update key_move m set opened = clock_timestamp()
   where m.key = p_key and m.side = 'in' and m.version = p_version and m.opened is null;

@@ -1,16 +1,17 @@
 import { expect, test } from 'vitest';
 import { createMovingKeys } from './moving-keys.ts';
 
-test('a key is held until it is seen that its move is over; its lanes are then read from their beginning', () => {
+test('a key is held until its move is over, and its lanes were read from their beginning', () => {
   const dropped: string[] = [];
   const wanted: string[] = [];
+  let fresh = true;
   const lane = (queue: string, key: string) => ({
     queue,
     key,
     jobs: [],
     more: false,
     retryDueMs: null,
-    fresh: true,
+    fresh,
   });
   const moving = createMovingKeys({
     laneCache: {
@@ -20,15 +21,21 @@ test('a key is held until it is seen that its move is over; its lanes are then r
     cursors: { drop: (name) => dropped.push(name) },
   });
   moving.saw(null);
-  expect([moving.held(), moving.over()]).toEqual([[], []]);
+  expect([moving.held(), moving.over(), moving.waits()]).toEqual([[], [], false]);
   moving.saw([{ key: 'k', over: false }]);
   expect([moving.held(), moving.over(), wanted, dropped]).toEqual([['k'], [], [], []]);
   moving.saw([{ key: 'k', over: true }]);
-  expect([moving.held(), moving.over()]).toEqual([['k'], ['k']]);
+  expect([moving.held(), moving.over(), moving.waits()]).toEqual([['k'], [], true]);
   expect([wanted, dropped]).toEqual([
     ['1:ak', '1:bk'],
     ['1:ak', '1:bk'],
   ]);
+  fresh = false; // another page was read
+  moving.saw([{ key: 'k', over: true }]);
+  expect([moving.held(), moving.over()]).toEqual([['k'], []]);
+  fresh = true;
+  moving.saw([{ key: 'k', over: true }]);
+  expect([moving.held(), moving.over(), moving.over()]).toEqual([['k'], ['k'], []]);
   moving.saw(undefined);
-  expect([moving.held(), moving.over()]).toEqual([[], []]);
+  expect([moving.held(), moving.over(), moving.waits()]).toEqual([[], [], false]);
 });

@@ -10,14 +10,16 @@ export interface MovingKeys {
   readonly saw: (keys: readonly MovingKey[] | null | undefined) => void;
   /** Keys that the next plan must hold. */
   readonly held: () => readonly string[];
-  /** Keys whose move is over. Their holds can end now that their lanes are read anew. */
+  /** True while lanes of keys whose moves are over must be read anew. */
+  readonly waits: () => boolean;
+  /** Returns, once, keys whose move is over, and whose lanes were read anew: their holds can end. */
   readonly over: () => readonly string[];
   readonly reset: () => void;
 }
 
 /**
  * Holds keys until the leader has seen that their moves are over. Jobs have come before those of their lanes that are
- * known, and before the lanes' cursors: so the tick after the hold reads these lanes from their beginning.
+ * known, and before the lanes' cursors: so the hold goes on until a later tick has read these lanes from their beginning.
  */
 export function createMovingKeys({
   laneCache,
@@ -28,21 +30,34 @@ export function createMovingKeys({
 }): MovingKeys {
   let held: readonly string[] = [];
   let over: readonly string[] = [];
+  /** Keys whose lanes an earlier tick has asked for. */
+  let asked: ReadonlySet<string> = new Set();
   return {
     saw: (keys) => {
       held = (keys ?? []).map(({ key }) => key);
-      over = (keys ?? []).flatMap((one) => (one.over ? [one.key] : []));
-      if (over.length === 0) return;
-      const ended = new Set(over);
-      const lanes = laneCache.lanes().filter(({ key }) => ended.has(key));
-      for (const lane of lanes) cursors.drop(laneName(lane));
-      laneCache.want(lanes.map((lane) => [laneName(lane), depthMin] as const));
+      over = [];
+      const ended = new Set((keys ?? []).flatMap((one) => (one.over ? [one.key] : [])));
+      if (ended.size > 0) {
+        const lanes = laneCache.lanes().filter(({ key }) => ended.has(key));
+        const stale = lanes.filter(({ key, fresh }) => !(fresh && asked.has(key)));
+        for (const lane of stale) cursors.drop(laneName(lane));
+        laneCache.want(stale.map((lane) => [laneName(lane), depthMin] as const));
+        const unread = new Set(stale.map(({ key }) => key));
+        over = [...ended].filter((key) => asked.has(key) && !unread.has(key));
+      }
+      asked = ended;
     },
     held: () => held,
-    over: () => over,
+    waits: () => asked.size > 0,
+    over: () => {
+      const ready = over;
+      over = [];
+      return ready;
+    },
     reset: () => {
       held = [];
       over = [];
+      asked = new Set();
     },
   };
 }

@@ -197,7 +197,12 @@ export function openBuckets(
  * ago. So over any window, both together dispatch no more than one does.
  */
 function emptyOne(open: Open, key: string): void {
-  const rate = open.rules.rateOf(key, '');
+  let rate: Rate | null;
+  try {
+    rate = open.rules.rateOf(key, '');
+  } catch {
+    return; // a rate for other values, or one with several costs: it begins anew
+  }
   if (rate === null) return;
   const { nowMs, seen } = open;
   const level = levelAt(bucketOf(open, key, rate) ?? fullBucket(rate, nowMs), nowMs);
