@@ -575,13 +575,12 @@ create table schedule_slot (
 
 -- Limits over several installations whose home is this one. size: most jobs in flight, or the burst of a rate;
 -- per_second: the rate, null for a concurrency. Both are the smallest that the holders of a lease tell. place: the
--- result of tables_place() at the last lease; placed: the time when it last changed.
+-- result of tables_place() at the last lease.
 create table shared_limit (
   name       text collate "C" primary key check (name <> '' and length(name) <= 100),
   size       integer     not null check (size >= 0),
   per_second float8      check (per_second >= 0),
-  place      text        not null,
-  placed     timestamptz not null default '-infinity'
+  place      text        not null
 ) with (fillfactor = 50);
 comment on table shared_limit is 'Limits over several installations. Written by lease_limit, forfeit_part and remove_limit alone.';
 
@@ -2996,8 +2995,9 @@ $$;
 --
 -- Exact: the parts that holders may use never add up to more than the size, because a part grows only into what
 -- nobody has reserved, and a reservation shrinks only when its holder tells back the number of the answer that made
--- its part smaller. Time frees nothing: a holder that falls silent keeps its reservation. After a failover that may
--- have lost leases, all parts are 0 for the length of a lease, and what is in flight is reserved again.
+-- its part smaller. Time frees nothing: a holder that falls silent keeps its reservation. An answer has a new number if
+-- its part is another one. After a failover that may have lost leases, all parts are 0 and everything is reserved for
+-- each holder until it tells back the number of such an answer; numbers then jump, so that none was used before.
 -- Safe because: all leases of a limit take the lock of its row. The commit is synchronous: a lease that a crash could
 -- undo would be given twice.
 create function lease_limit_at(p_now timestamptz, p_name text, p_installation integer, p_epoch bigint, p_size integer, p_per_second float8,
@@ -3011,19 +3011,32 @@ declare
   v_limit shared_limit;
   v_me shared_limit_part;
   v_now timestamptz;
-  v_lease interval := p_lease_ms * interval '1 millisecond';
+  v_place text := tables_place();
+  v_part integer;
+  v_rate float8;
   v_size integer;
   v_per_second float8;
   v_others integer;
   v_others_rate float8;
 begin
-  insert into shared_limit as l (name, size, per_second, place) values (p_name, p_size, p_per_second, tables_place()) on conflict (name) do nothing;
+  if current_setting('synchronous_commit') = 'off' then
+    perform set_config('synchronous_commit', 'on', true);
+  end if;
+  insert into shared_limit as l (name, size, per_second, place) values (p_name, p_size, p_per_second, v_place) on conflict (name) do nothing;
   select * into v_limit from shared_limit l where l.name = p_name for update;
   v_now := coalesce(p_now, clock_timestamp());
   if (v_limit.per_second is null) <> (p_per_second is null) then
     raise exception 'shared limit % is a % here, not a %', p_name,
         case when v_limit.per_second is null then 'concurrency' else 'rate' end, case when p_per_second is null then 'concurrency' else 'rate' end
       using errcode = '55000', hint = 'Give it the same definition in every installation; to change its kind, take another name.';
+  end if;
+  if v_limit.place <> v_place then
+    -- one whose lease had ended long before the last of the others is gone
+    update shared_limit_part m
+    set part = 0, rate = 0, number = greatest(m.number + 1000000, (extract(epoch from clock_timestamp()) * 1000)::bigint),
+        reserved = greatest(m.reserved, m.size), reserved_rate = greatest(m.reserved_rate, coalesce(m.per_second, 0))
+    where m.name = p_name
+      and (m.reserved > 0 or m.expires > (select max(o.expires) from shared_limit_part o where o.name = p_name) - interval '1 minute');
   end if;
   insert into shared_limit_part as m (name, installation, size, per_second) values (p_name, p_installation, p_size, p_per_second)
   on conflict (name, installation) do nothing;
@@ -3042,23 +3055,18 @@ begin
          coalesce(sum(o.reserved), 0), coalesce(sum(o.reserved_rate), 0)
   into v_size, v_per_second, v_others, v_others_rate
   from shared_limit_part o where o.name = p_name and o.installation <> p_installation;
-  v_limit.placed := case when v_limit.place = tables_place() then v_limit.placed else v_now end;
-  if v_now < v_limit.placed + v_lease then
-    v_me.part := 0;
-    v_me.rate := 0;
-  else
-    v_me.part := greatest(0, least(fair_part(p_name, p_installation, v_size, p_wants, v_now), greatest(v_size - v_others, v_me.part)));
-    v_me.rate := case when v_me.part = 0 or v_per_second is null then 0
-                      else greatest(0, least(v_per_second * v_me.part / v_size, greatest(v_per_second - v_others_rate, v_me.rate))) end;
-  end if;
+  v_part := greatest(0, least(fair_part(p_name, p_installation, v_size, p_wants, v_now), greatest(v_size - v_others, v_me.part)));
+  v_rate := case when v_part = 0 or v_per_second is null then 0
+                 else greatest(0, least(v_per_second * v_part / v_size, greatest(v_per_second - v_others_rate, v_me.rate))) end;
   update shared_limit l
-  set size = v_size, per_second = v_per_second, place = tables_place(), placed = v_limit.placed
-  where l.name = p_name and (l.size, l.place) is distinct from (v_size, tables_place()) or l.name = p_name and l.per_second is distinct from v_per_second;
+  set size = v_size, per_second = v_per_second, place = v_place
+  where l.name = p_name and (l.size, l.per_second, l.place) is distinct from (v_size, v_per_second, v_place);
   return query
     update shared_limit_part m
-    set epoch = p_epoch, number = m.number + 1, size = p_size, per_second = p_per_second, part = v_me.part, rate = v_me.rate,
-        reserved = greatest(v_me.reserved, v_me.part), reserved_rate = greatest(v_me.reserved_rate, v_me.rate),
-        in_flight = p_in_flight, wants = p_wants, expires = v_now + v_lease
+    set epoch = p_epoch, number = m.number + case when (v_part, v_rate) = (v_me.part, v_me.rate) then 0 else 1 end,
+        size = p_size, per_second = p_per_second, part = v_part, rate = v_rate,
+        reserved = greatest(v_me.reserved, v_part), reserved_rate = greatest(v_me.reserved_rate, v_rate),
+        in_flight = p_in_flight, wants = p_wants, expires = v_now + p_lease_ms * interval '1 millisecond'
     where m.name = p_name and m.installation = p_installation
     returning m.number, m.part, m.rate, v_size, v_per_second;
 end
@@ -3122,7 +3130,8 @@ begin
 end
 $$;
 
--- Removes a limit that no installation has leased for a minute, so that it may get another home or kind.
+-- Removes a limit that no installation has leased for a minute, and of which none has jobs in flight, so that it may get
+-- another home or kind.
 create function remove_limit(p_name text) returns void
   language plpgsql volatile security definer
   set search_path from current
@@ -3134,6 +3143,10 @@ begin
   elsif exists (select from shared_limit_part m where m.name = p_name and m.expires > clock_timestamp() - interval '1 minute') then
     raise exception 'shared limit % was leased less than a minute ago', p_name
       using errcode = '55000', hint = 'Take it out of the policies of all installations, and repeat this a minute later.';
+  elsif exists (select from shared_limit_part m where m.name = p_name and m.in_flight > 0) then
+    raise exception 'shared limit % had jobs in flight in installation % when that was heard of last', p_name,
+        (select min(m.installation) from shared_limit_part m where m.name = p_name and m.in_flight > 0)
+      using errcode = '55000', hint = 'Make sure that none runs there, and forfeit its part first.';
   end if;
   delete from shared_limit where name = p_name;
 end

@@ -10,6 +10,7 @@ const long = [
   'integration/security/api',
   'kill-points/kill-points',
   'packed/packed',
+  'integration/shared-limits/parts',
   'integration/nodes/found-sooner',
   'integration/clients/python',
   'integration/plans/dashboard-flows',

@@ -1,12 +1,11 @@
 -- Limits over several installations whose home is this one. size: most jobs in flight, or the burst of a rate;
 -- per_second: the rate, null for a concurrency. Both are the smallest that the holders of a lease tell. place: the
--- result of tables_place() at the last lease; placed: the time when it last changed.
+-- result of tables_place() at the last lease.
 create table shared_limit (
   name       text collate "C" primary key check (name <> '' and length(name) <= 100),
   size       integer     not null check (size >= 0),
   per_second float8      check (per_second >= 0),
-  place      text        not null,
-  placed     timestamptz not null default '-infinity'
+  place      text        not null
 ) with (fillfactor = 50);
 comment on table shared_limit is 'Limits over several installations. Written by lease_limit, forfeit_part and remove_limit alone.';
 

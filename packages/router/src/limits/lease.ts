@@ -1,6 +1,7 @@
 import type { Json, Leading, Preparation } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
 import type { Grant, SharedFlow, SharedUse } from '@pgqueue/core/internal';
+import { within } from '@pgqueue/core/internal';
 import { leaseLimit, readLeading, readSharedLimits, sqlState, textOf } from '@pgqueue/postgres/internal';
 import type { Member } from '../installations/member.ts';
 import type { Connections } from './connections.ts';
@@ -42,13 +43,14 @@ interface Asked {
 export function createLeasing(options: LeasingOptions): Preparation['fetch'] {
   const { connections, name, home, self, size } = options;
   const wants = size.perSecond === null ? wantsOfUse : createWantsOfFlow(size.size, size.perSecond);
-  /** Term in which this process has made sure that it leads `self`, and that the limit has one home. */
-  let checkedEpoch: number | undefined;
+  /** Term of the last lease, and how often in it this process has made sure that it leads `self`, of a limit with one home. */
+  let checked = { epoch: -1, times: 0 };
 
   const lease = async (asked: Asked): Promise<Grant> => {
     const { memberOf, leading } = asked;
-    if (checkedEpoch !== leading.epoch) await checkTerm(options, asked);
-    checkedEpoch = leading.epoch;
+    if (checked.epoch !== leading.epoch) checked = { epoch: leading.epoch, times: 0 };
+    if (checked.times < checksMax) await checkTerm(options, asked);
+    checked.times += 1;
     const own = memberOf(self);
     const keeper = memberOf(home);
     const state = (leading.state ?? {}) as Partial<SharedUse & SharedFlow>;
@@ -79,9 +81,14 @@ export function createLeasing(options: LeasingOptions): Preparation['fetch'] {
     );
 }
 
+/** Of two leaders that begin at once with different homes, the second check of one finds the limit of the other. */
+const checksMax = 2;
+/** Longest wait for the answer of another installation, in milliseconds. */
+const lookMs = 500;
+
 /**
- * Makes sure, once a term, that this scheduler leads the installation that it leases for, and that no other
- * installation keeps a limit of this name. One that does not answer is left out: `installations check` tells two homes.
+ * Makes sure, at the beginning of a term, that this scheduler leads the installation that it leases for, and that no other
+ * installation keeps a limit of this name. One that does not answer soon is left out: `installations check` tells two homes.
  */
 async function checkTerm(
   { connections, name, home, self }: LeasingOptions,
@@ -90,11 +97,14 @@ async function checkTerm(
   const own = memberOf(self);
   if (!(await own.run(() => readLeading(own.database, leading))).leads) throw notLeading(self);
   const others = connections.names.filter((one) => one !== home).map(memberOf);
-  const kept = await Promise.allSettled(
-    others.map((member) => member.run(() => readSharedLimits(member.database))),
+  const kept = await Promise.all(
+    others.map(async (member) => {
+      const limits = member.run(() => readSharedLimits(member.database)).catch(() => []);
+      return (await within(lookMs, limits)) ? limits : [];
+    }),
   );
-  for (const [index, answer] of kept.entries()) {
-    if (answer.status === 'rejected' || !answer.value.some((limit) => limit.name === name)) continue;
+  for (const [index, limits] of kept.entries()) {
+    if (!limits.some((limit) => limit.name === name)) continue;
     const other = others[index]?.installation.name ?? '';
     throw new PgQueueError(
       'configuration',
