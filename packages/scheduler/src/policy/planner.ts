@@ -115,6 +115,11 @@ interface Pending {
   readonly byPolicy: boolean;
 }
 
+/** Reports whether exact parts are to be saved with a plan. Buckets of keys that move are emptied: a later term must know. */
+function isBusy(plan: CleanPlan, { settled, moving }: Snapshot): boolean {
+  return plan.dispatch.length > 0 || settled.length > 0 || moving !== undefined;
+}
+
 export function createPlanner(options: PlannerOptions): Planner {
   const { policy, budgetMs, observe, onPrepared, clock = () => performance.now() } = options;
   const faults = createFaults(observe, clock);
@@ -151,8 +156,7 @@ export function createPlanner(options: PlannerOptions): Planner {
       ({ lanes } = snapshot);
       const byPolicy = live.plan(snapshot, state);
       const plan = byPolicy ?? planning.instead.plan(snapshot, state) ?? nothing(state);
-      const moves = snapshot.moving !== undefined; // their buckets are emptied, and must stay so in a later term
-      const busy = plan.dispatch.length > 0 || snapshot.settled.length > 0 || moves;
+      const busy = isBusy(plan, snapshot);
       const parts = plan.recall.length > 0 ? null : saving.due(plan.state, busy);
       pending = { snapshot, plan, parts, busy, byPolicy: byPolicy !== undefined };
       const { state: _, ...safe } = plan;
