@@ -10,8 +10,6 @@ const router = createRouter({ installations });
 const worker = router.worker({
   node: name,
   concurrency: 10,
-  heartbeatMs: 1_000,
-  lostAfterMs: 5_000,
   tasks: [
     implement(callVendor, async ({ tenant }, { signal }) => {
       const beganAt = now();
