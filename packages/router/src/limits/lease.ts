@@ -81,7 +81,7 @@ export function createLeasing(options: LeasingOptions): Preparation['fetch'] {
     );
 }
 
-/** Of two leaders that begin at once with different homes, the second check of one finds the limit of the other. */
+/** Two leaders may begin at once with different homes: the second check of one of them finds the limit of the other. */
 const checksMax = 2;
 /** Longest wait for the answer of another installation, in milliseconds. */
 const lookMs = 500;
