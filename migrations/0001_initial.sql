@@ -2688,8 +2688,9 @@ $$;
 -- Moves of a key from one installation to another. A mover calls these in both, and any crash between two calls, or
 -- within one, leaves a state from which the same calls in the same order go on:
 --   old   claim_move   the move is noted; another one of the key is refused
---   new   hold_key     the leader here plans no job of the key; the route says the new home
---   old   leave_key    enqueues of routers are refused from now on, and come to the new home
+--   new   hold_key     the leader here plans no job of the key
+--   old   leave_key    the route says the new home: enqueues of routers are refused from now on, and come there
+--   new   set_route    the copy of that route
 --   old   hand_over    waiting jobs leave QUEUE, in slices; the old home works on from the other end of each lane
 --   new   receive_jobs a slice comes into QUEUE, once
 --   old   forget_slice
@@ -2759,8 +2760,8 @@ begin
 end
 $$;
 
--- Holds a key in its new home, and writes the route to it. Returns the last number of a job before that, the same at
--- each call. Enqueues that come by the new route come after, and so do their numbers.
+-- Holds a key in its new home. Returns the last number of a job before that, the same at each call. Enqueues come here
+-- after leave_key alone: a router that heard of the move sooner would overtake one that has not, and enqueues there.
 create function hold_key(p_key text, p_from integer, p_version bigint) returns bigint
   language plpgsql volatile security definer
   set search_path from current
@@ -2783,7 +2784,6 @@ begin
     raise exception 'key % comes from installation %, not %', p_key, v_move.peer, p_from
       using errcode = 'PQ005', hint = 'Another mover brings it from there: repeat the move.';
   end if;
-  perform set_route(p_key, i.number, p_version, p_from) from installation i;
   return v_move.seq;
 end
 $$;

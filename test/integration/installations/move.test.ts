@@ -136,7 +136,11 @@ test('while it is enqueued to and worked on, nothing is lost, doubled or out of 
   await enqueuing;
   await until(`all have run, not ${ran.length}`, () => ran.length >= total, 60_000);
   expect(ran.length).toBe(total);
-  expect(ran.findIndex((n, at) => n !== at)).toBe(-1);
+  const wrongAt = ran.findIndex((n, at) => n !== at);
+  expect({ wrongAt, ran: wrongAt < 0 ? [] : ran.slice(Math.max(0, wrongAt - 3), wrongAt + 40) }).toEqual({
+    wrongAt: -1,
+    ran: [],
+  });
   expect(await leftovers()).toEqual([]);
   await Promise.all(others.map((other) => other.close()));
 }, 90_000);

@@ -122,15 +122,13 @@ async function begin(parts: MoveParts, wish: MoveWish): Promise<Begun> {
     const own = claim === null ? undefined : ownVersion(parts, { key, from, to }, claim);
     if (own !== undefined) {
       const id = { key, version: own };
+      const [{ number }, { number: movingFrom }] = [to.installation, from.installation];
+      const routed = { ...id, installation: number, movingFrom };
       try {
         const seq = await to.run(() => holdKey(to.patient(), id, from.installation.number));
         await from.run(() => leaveKey(from.patient(), id, seq));
-        parts.routes.learn({
-          key,
-          installation: to.installation.number,
-          version: own,
-          movingFrom: from.installation.number,
-        });
+        await to.run(() => setRoute(to.patient(), routed));
+        parts.routes.learn(routed);
         return { from, version: own };
       } catch (error) {
         if (!isOver(error instanceof Error ? error.cause : error)) throw error;
