@@ -2476,7 +2476,7 @@ $$;
 
 -- Hands over one slice of a key's jobs: they leave QUEUE for handover. p_after: where the slice before ended, null at
 -- the beginning of a pass; {"due"}: delayed jobs. p_last: also jobs that are ready, and the key is held here from now
--- on. Returns {"slice", "jobs", "next"}; next null: the pass is over. A pass over the tail stops at a job that another session
+-- on. Returns {"jobs", "next"}; next null: the pass is over. A pass over the tail stops at a job that another session
 -- has locked, and goes on from there: else those before it would leave, and it could run first. Other passes leave out
 -- jobs that are locked, and all leave out those that come to wait behind their place, for the next one.
 --
@@ -2558,15 +2558,15 @@ begin
   if p_last and not v_move.held then
     update key_move m set held = true where m.key = p_key and m.side = 'out';
   end if;
-  return jsonb_build_object('slice', v_slice, 'jobs', v_jobs, 'next', case
+  return jsonb_build_object('jobs', v_jobs, 'next', case
     when v_locked is not null then coalesce(v_places[cardinality(v_places)], p_after, '{}')
     when cardinality(v_found) = p_max or cardinality(v_places) < cardinality(v_found) then v_places[cardinality(v_places)] end);
 end
 $$;
 
--- Reads a slice that is to go to the new home; p_slice null: any. jobs: a JSON list, null: there is none. Texts of JSON
--- all the way: as jsonb, reading a slice took as long as writing it. Served by handover's primary key.
-create function next_slice(p_key text, p_slice uuid, out slice uuid, out jobs text)
+-- Reads a slice that is to go to the new home. jobs: a JSON list, null: there is none. Texts of JSON all the way: as
+-- jsonb, reading a slice took as long as writing it. Served by handover's primary key.
+create function next_slice(p_key text, out slice uuid, out jobs text)
   language plpgsql stable security definer
   set search_path from current
   set plan_cache_mode = force_generic_plan
@@ -2575,7 +2575,7 @@ create function next_slice(p_key text, p_slice uuid, out slice uuid, out jobs te
 as $$
 #variable_conflict use_column
 declare
-  v_slice uuid := coalesce(p_slice, (select f.slice from handover f where f.key = p_key and f.n > 0 order by f.slice limit 1));
+  v_slice uuid := (select f.slice from handover f where f.key = p_key and f.n > 0 order by f.slice limit 1);
 begin
   select v_slice, '[' || string_agg(h.job::text, ',') || ']' into slice, jobs from handover h
   where h.key = p_key and h.slice = v_slice and h.n > 0;
@@ -2711,9 +2711,7 @@ declare
   v_move key_move;
 begin
   perform assert_read_committed();
-  if current_setting('synchronous_commit') = 'off' then
-    perform set_config('synchronous_commit', 'on', true); -- what the other installation has written relies on it
-  end if;
+  perform commit_durably();
   select m.* into v_move from key_move m
   where m.key = p_key and m.side = p_side and m.version = p_version and m.opened is null for update;
   if not found then
@@ -2846,9 +2844,7 @@ create function open_key(p_key text, p_version bigint) returns boolean
   set enable_seqscan = off
 as $$
 begin
-  if current_setting('synchronous_commit') = 'off' then
-    perform set_config('synchronous_commit', 'on', true); -- the other installations are told that it is settled
-  end if;
+  perform commit_durably();
   perform from installation for update;
   update key_move m set opened = clock_timestamp()
   where m.key = p_key and m.side = 'in' and m.version = p_version and m.opened is null;
@@ -2904,6 +2900,18 @@ as $$
 $$;
 
 -- functions/installation/route.sql
+
+-- Has this transaction commit durably, whatever the server's default: what other installations write relies on it.
+create function commit_durably() returns void
+  language plpgsql volatile
+  set search_path from current
+as $$
+begin
+  if current_setting('synchronous_commit') = 'off' then
+    perform set_config('synchronous_commit', 'on', true);
+  end if;
+end
+$$;
 
 -- Returns the advisory lock of a key: enqueues through a router share it, set_route takes it alone. 1,024 locks for
 -- all keys, so that a large batch takes few.
@@ -3019,9 +3027,7 @@ declare
   v_others integer;
   v_others_rate float8;
 begin
-  if current_setting('synchronous_commit') = 'off' then
-    perform set_config('synchronous_commit', 'on', true);
-  end if;
+  perform commit_durably();
   insert into shared_limit as l (name, size, per_second, place) values (p_name, p_size, p_per_second, v_place) on conflict (name) do nothing;
   select * into v_limit from shared_limit l where l.name = p_name for update;
   v_now := coalesce(p_now, clock_timestamp());

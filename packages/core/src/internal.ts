@@ -66,6 +66,7 @@ export {
 } from './options/options.ts';
 export type { Loop, LoopOptions } from './runtime/loop.ts';
 export { retryPauseMs, startLoop } from './runtime/loop.ts';
+export { soonest } from './runtime/soonest.ts';
 export { within } from './runtime/within.ts';
 export { isGuarded, isTrusted } from './policy/compose/compose.ts';
 export type { Grant, SharedRules } from './policy/gates/shared/grant.ts';

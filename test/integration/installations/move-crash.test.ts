@@ -140,7 +140,7 @@ test('a mover that comes late, with a slice that has run since, changes nothing'
   await enqueue(0, 10);
   await moveOnce(2, { at: 5, when: 'after' }); // handed over
   const [slice] = await old.query<{ readonly slice: string; readonly jobs: string }>(
-    `select slice, jobs from pgqueue.next_slice($1, null)`,
+    `select slice, jobs from pgqueue.next_slice($1)`,
     [key],
   );
   await moveOnce(2);

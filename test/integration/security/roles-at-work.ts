@@ -227,7 +227,7 @@ export const statements: Readonly<
       'select * from shared_limit, shared_limit_part',
       `select init_installation(1, 'a'), set_route('k', 2, 1), at_home(array['j'], array[0])`,
       `select init_installation(1, 'a'), claim_move('m', 3, 9), leave_key('m', 9, 0), hand_over('m', 9, null, 9, true)`,
-      `select next_slice('m', null), forget_slice('m', ${id}), count_key('m'), keys_here('', 9), drop_claim('m', 9)`,
+      `select next_slice('m'), forget_slice('m', ${id}), count_key('m'), keys_here('', 9), drop_claim('m', 9)`,
       `select init_installation(1, 'a'), claim_move('m', 3, 9), finish_move('m', 9)`,
       `select init_installation(1, 'a'), hold_key('m', 3, 9), receive_jobs('m', 9, ${id}, '[]'), open_key('m', 9)`,
       'select payload from queue',

@@ -109,7 +109,7 @@ export function handOver(
   target: Target,
   id: MoveId,
   options: { readonly after: MovePlace | null; readonly jobsMax: number; readonly last: boolean },
-): Promise<{ readonly slice: string; readonly jobs: number; readonly next: MovePlace | null }> {
+): Promise<{ readonly jobs: number; readonly next: MovePlace | null }> {
   const { after, jobsMax, last } = options;
   return call(target, 'hand_over', [
     ...idOf(id),
@@ -125,16 +125,12 @@ export interface Slice {
   readonly jobs: string;
 }
 
-/** Reads a slice that has not been forgotten, or any; undefined: there is none. */
-export async function nextSlice(
-  { query, schema }: Target,
-  key: string,
-  wanted?: string,
-): Promise<Slice | undefined> {
+/** Reads a slice that has not been forgotten; undefined: there is none. */
+export async function nextSlice({ query, schema }: Target, key: string): Promise<Slice | undefined> {
   // as texts: a number in a payload may have more digits than JavaScript's
   const [row] = await query<{ readonly slice: string | null; readonly jobs: string | null }>(
-    `select slice::text as slice, jobs from ${schema}.next_slice($1::text, $2::text::uuid)`,
-    [key, wanted ?? null],
+    `select slice::text as slice, jobs from ${schema}.next_slice($1::text)`,
+    [key],
   );
   const { slice = null, jobs = null } = row ?? {};
   return slice === null || jobs === null ? undefined : { slice, jobs };

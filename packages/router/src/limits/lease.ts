@@ -2,7 +2,14 @@ import type { Json, Leading, Preparation } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
 import type { Grant, SharedFlow, SharedUse } from '@pgqueue/core/internal';
 import { within } from '@pgqueue/core/internal';
-import { leaseLimit, readLeading, readSharedLimits, sqlState, textOf } from '@pgqueue/postgres/internal';
+import {
+  leadershipLostState,
+  leaseLimit,
+  readLeading,
+  readSharedLimits,
+  sqlState,
+  textOf,
+} from '@pgqueue/postgres/internal';
 import type { Member } from '../installations/member.ts';
 import type { Connections } from './connections.ts';
 
@@ -129,7 +136,7 @@ async function refusing<Result>(
     return await lease();
   } catch (error) {
     const cause = error instanceof Error ? (error.cause ?? error) : error;
-    if (sqlState(error) !== '55000' && sqlState(error) !== 'PQ002') throw error;
+    if (sqlState(error) !== '55000' && sqlState(error) !== leadershipLostState) throw error;
     throw new PgQueueError('configuration', `${home} refuses shared limit ${name}: ${textOf(cause)}`, {
       cause: error,
     });

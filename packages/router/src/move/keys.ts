@@ -7,7 +7,7 @@ import type { Member } from '../installations/member.ts';
 import type { KeyMoved, MoveParts, MoveWish } from './move.ts';
 import { findMove, moveKey } from './move.ts';
 import type { MovePlan, Rebalanced, RebalanceWish } from './rebalance.ts';
-import { planMove, planRebalance, rebalance } from './rebalance.ts';
+import { activeOf, planMove, planRebalance, rebalance } from './rebalance.ts';
 import type { MoveProgress } from './steps.ts';
 
 /** Options of moves that are made. */
@@ -104,10 +104,7 @@ export function operateKeys(parts: KeysParts): KeysOperator {
     const [drain, add] = [options.drain, options.add].map((one) =>
       one === undefined ? undefined : memberOf(one),
     );
-    const active = members.filter(
-      (one) => (one.installation.state !== 'draining' || one === add) && one !== drain,
-    );
-    if (active.length === 0)
+    if (activeOf(members, { drain, add }).length === 0)
       throw new PgQueueError(
         'configuration',
         'no active installation would be left: at least one must be active',

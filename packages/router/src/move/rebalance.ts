@@ -1,8 +1,7 @@
 import { homeOf } from '@pgqueue/core/internal';
-import type { Route } from '@pgqueue/postgres/internal';
 import { countKey, keysHere } from '@pgqueue/postgres/internal';
 import type { Member } from '../installations/member.ts';
-import { allRoutes } from '../route/routes.ts';
+import { allRoutes, newestOf } from '../route/routes.ts';
 import type { KeyMoved, MoveParts, MoveWish } from './move.ts';
 
 /** A move that would be made. */
@@ -39,6 +38,11 @@ export interface RebalanceWish {
   readonly drain?: Member | undefined;
   /** Counts as active, though it is draining in the list. */
   readonly add?: Member | undefined;
+}
+
+/** Installations that are to have keys. */
+export function activeOf(members: readonly Member[], { drain, add }: RebalanceWish): readonly Member[] {
+  return members.filter((one) => (one.installation.state !== 'draining' || one === add) && one !== drain);
 }
 
 /** Jobs that a move brings over in a second, on a machine of 2 cores with both installations. */
@@ -104,17 +108,13 @@ export async function rebalance(
  * Finds keys that are not where they belong: those with jobs in an installation that is not their home, and those that a
  * route sends to one that is to be drained. A route to any other one stays as an operator has made it.
  */
-async function misplaced(
-  { members, routes }: MoveParts,
-  { drain, add }: RebalanceWish,
-): Promise<readonly Wanted[]> {
+async function misplaced({ members, routes }: MoveParts, wish: RebalanceWish): Promise<readonly Wanted[]> {
+  const { drain } = wish;
   // all must answer: a route that is not seen would send a key to the wrong home
   const all = await Promise.all(members.map((member) => member.run(() => allRoutes(member))));
   for (const route of all.flat()) routes.learn(route);
   const byNumber = new Map(members.map((member) => [member.installation.number, member]));
-  const active = members
-    .filter((member) => (member.installation.state !== 'draining' || member === add) && member !== drain)
-    .map(({ installation }) => installation.number);
+  const active = activeOf(members, wish).map(({ installation }) => installation.number);
   const homeFor = (key: string): Member | undefined => {
     const { installation: routed } = routes.of(key) ?? {};
     const number =
@@ -143,11 +143,4 @@ async function misplaced(
     }
   }
   return [...found.values()];
-}
-
-function newestOf(routes: readonly Route[]): readonly Route[] {
-  const newest = new Map<string, Route>();
-  for (const route of routes)
-    if ((newest.get(route.key)?.version ?? 0) < route.version) newest.set(route.key, route);
-  return [...newest.values()];
 }

@@ -61,6 +61,11 @@ export async function patiently<Result>(step: () => Promise<Result>): Promise<Re
   }
 }
 
+/** Waits, and rejects as soon as the signal aborts. */
+function rest(ms: number, signal: AbortSignal | undefined): Promise<void> {
+  return pause(ms, undefined, signal === undefined ? {} : { signal });
+}
+
 /** Reports whether an installation refused a step since the move is not under way there: it has ended. */
 export function isOver(error: unknown): boolean {
   return sqlState(error) === noMoveState;
@@ -88,7 +93,7 @@ type Sums = { -readonly [Name in keyof Received]: number };
 
 async function handOverTail(moving: Moving, sums: Sums): Promise<void> {
   await pass(moving, sums, { after: delayed, last: false });
-  // a pass leaves out what came behind its place, or was locked: the last few go when the key is held
+  // a pass leaves out what came behind its place: the last few go when the key is held
   for (let passes = 0; passes < 20; passes += 1) {
     if ((await pass(moving, sums, { after: null, last: false })) < sliceMax) return;
   }
@@ -112,7 +117,7 @@ async function handOverEnd(moving: Moving, sums: Sums): Promise<number> {
       toldAt = performance.now();
     }
     waitMs = went > 0 ? lookMs.min : Math.min(lookMs.max, waitMs * 1.3);
-    await pause(waitMs, undefined, signal === undefined ? {} : { signal });
+    await rest(waitMs, signal);
   }
 }
 
@@ -132,15 +137,15 @@ async function pass(
     signal?.throwIfAborted();
     const from = place;
     // one slice leaves while the one before it arrives
-    const [{ slice, jobs, next }] = await Promise.all([
+    const [{ jobs, next }] = await Promise.all([
       patiently(() => handOver(old, id, { after: from, jobsMax: sliceMax, last })),
       delivering,
     ]);
     went += jobs;
-    delivering = jobs > 0 ? deliverOne(moving, sums, slice).then(() => {}) : Promise.resolve();
+    delivering = jobs > 0 ? deliverOne(moving, sums).then(() => {}) : Promise.resolve();
     delivering.catch(() => {}); // it is awaited with the next slice
     if (next === null) break;
-    if (jobs === 0) await pause(lookMs.min, undefined, signal === undefined ? {} : { signal }); // the next one is locked
+    if (jobs === 0) await rest(lookMs.min, signal); // the next one is locked
     place = next;
     tell({ phase: last ? 'end' : 'tail', jobs: sums.jobs });
   }
@@ -153,9 +158,9 @@ async function deliver(moving: Moving, sums: Sums): Promise<void> {
   while (await deliverOne(moving, sums));
 }
 
-/** Brings a slice to the new home; `slice` undefined: any. Resolves to false if there is none. */
-async function deliverOne({ id, old, home }: Moving, sums: Sums, wanted?: string): Promise<boolean> {
-  const slice = await patiently(() => nextSlice(old, id.key, wanted));
+/** Brings a slice to the new home. Resolves to false if there is none. */
+async function deliverOne({ id, old, home }: Moving, sums: Sums): Promise<boolean> {
+  const slice = await patiently(() => nextSlice(old, id.key));
   if (slice === undefined) return false;
   const { jobs, known, freed } = await patiently(() => receiveJobs(home, id, slice));
   await patiently(() => forgetSlice(old, id.key, slice));

@@ -11,7 +11,7 @@ import { schemaOf } from '../installations/member.ts';
 import { limitMisfits } from '../limits/limit-misfits.ts';
 import type { LimitStatus } from '../limits/limits-of.ts';
 import { limitsOf } from '../limits/limits-of.ts';
-import { allRoutes } from '../route/routes.ts';
+import { allRoutes, newestOf } from '../route/routes.ts';
 
 /** Something that does not fit, and what to do. */
 export interface Misfit {
@@ -209,15 +209,13 @@ function standingMoves(seen: readonly Seen[], members: readonly Member[]): reado
 
 /** Finds copies of routes that are missing or old; with `mend`, writes them. */
 async function routeMisfits(seen: readonly Seen[], mend: boolean): Promise<readonly Misfit[]> {
-  const newest = new Map<string, Route>();
-  for (const route of seen.flatMap(({ routes }) => routes))
-    if ((newest.get(route.key)?.version ?? 0) < route.version) newest.set(route.key, route);
+  const newest = newestOf(seen.flatMap(({ routes }) => routes));
   const misfits: Misfit[] = [];
   for (const { member, routes } of seen) {
     const own = new Map(routes.map((route) => [route.key, route]));
     const installation = member.installation.name;
-    const behind = [...newest.values()].filter((route) => (own.get(route.key)?.version ?? 0) < route.version);
-    const other = [...newest.values()].filter((route) => {
+    const behind = newest.filter((route) => (own.get(route.key)?.version ?? 0) < route.version);
+    const other = newest.filter((route) => {
       const copy = own.get(route.key);
       return copy?.version === route.version && copy.installation !== route.installation;
     });

@@ -93,6 +93,14 @@ export function createRoutes(members: readonly Member[], pollMs: number): Routes
   };
 }
 
+/** Returns, of copies of routes from several installations, the newest of each key. */
+export function newestOf(routes: readonly Route[]): readonly Route[] {
+  const newest = new Map<string, Route>();
+  for (const route of routes)
+    if ((newest.get(route.key)?.version ?? 0) < route.version) newest.set(route.key, route);
+  return [...newest.values()];
+}
+
 /** Reads all routes that an installation has. */
 export async function allRoutes({ database }: Member): Promise<readonly Route[]> {
   const all: Route[] = [];

@@ -4,7 +4,7 @@
  */
 import type { HeldCounts } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
-import { within } from '@pgqueue/core/internal';
+import { soonest, within } from '@pgqueue/core/internal';
 import type { Database } from '@pgqueue/postgres';
 import type { Leader, TickDue } from '@pgqueue/postgres/internal';
 import { checkSchemaVersion, lead, openDatabase, resign } from '@pgqueue/postgres/internal';
@@ -197,7 +197,8 @@ function startTicking(database: Database, settings: Settings): Ticking {
         if (nextMs > 0 && seen.dispatched === before) break;
       }
       const { dispatched, held, planMs } = seen;
-      return { dispatched, held, nextMs: soonest([planMs, ...(await due(database))]) };
+      const nextMs = soonest(planMs, ...(await due(database)));
+      return { dispatched, held, nextMs: nextMs === null ? null : Math.max(0, nextMs) };
     },
     end: async () => {
       await Promise.all([planner.stop(), health.stop(), dispatcher.settled()]);
@@ -221,11 +222,6 @@ async function due({ query, schema }: Database): Promise<readonly (number | null
   const [row] = await query<{ readonly due: TickDue | null }>(`select ${schema}.tick_due() as due`, []);
   const { promoteMs = null, expireMs = null, cronMs = null, flowsMs = null } = row?.due ?? {};
   return [promoteMs, expireMs, cronMs, flowsMs];
-}
-
-function soonest(times: readonly (number | null)[]): number | null {
-  const known = times.filter((ms) => ms !== null);
-  return known.length === 0 ? null : Math.max(0, Math.min(...known));
 }
 
 function leads(other: string | null): PgQueueError {

@@ -1,6 +1,6 @@
 import type { HeldCounts, Snapshot } from '@pgqueue/core';
 import { laneName } from '@pgqueue/core';
-import { countByTask } from '@pgqueue/core/internal';
+import { countByTask, soonest } from '@pgqueue/core/internal';
 import type { Leader, TickRead } from '@pgqueue/postgres/internal';
 import { endHolds, loadPolicyState, setFeed, settledMax } from '@pgqueue/postgres/internal';
 import type { Behind } from '../state/background-rescan.ts';
@@ -247,10 +247,6 @@ async function begin(
  */
 function horizonOf({ settings, hearing }: DispatcherOptions, { tickMs }: LeaderState): number {
   return hearing() ? Math.min(settings.horizonMs, Math.max(horizonMinMs, 3 * tickMs)) : settings.horizonMs;
-}
-
-function soonest(one: number | null, other: number | null): number | null {
-  return one === null || other === null ? (one ?? other) : Math.min(one, other);
 }
 
 /** Target duration of a tick, in milliseconds, because every new job waits for the current tick. */

@@ -75,7 +75,7 @@ $$;
 
 -- Hands over one slice of a key's jobs: they leave QUEUE for handover. p_after: where the slice before ended, null at
 -- the beginning of a pass; {"due"}: delayed jobs. p_last: also jobs that are ready, and the key is held here from now
--- on. Returns {"slice", "jobs", "next"}; next null: the pass is over. A pass over the tail stops at a job that another session
+-- on. Returns {"jobs", "next"}; next null: the pass is over. A pass over the tail stops at a job that another session
 -- has locked, and goes on from there: else those before it would leave, and it could run first. Other passes leave out
 -- jobs that are locked, and all leave out those that come to wait behind their place, for the next one.
 --
@@ -157,15 +157,15 @@ begin
   if p_last and not v_move.held then
     update key_move m set held = true where m.key = p_key and m.side = 'out';
   end if;
-  return jsonb_build_object('slice', v_slice, 'jobs', v_jobs, 'next', case
+  return jsonb_build_object('jobs', v_jobs, 'next', case
     when v_locked is not null then coalesce(v_places[cardinality(v_places)], p_after, '{}')
     when cardinality(v_found) = p_max or cardinality(v_places) < cardinality(v_found) then v_places[cardinality(v_places)] end);
 end
 $$;
 
--- Reads a slice that is to go to the new home; p_slice null: any. jobs: a JSON list, null: there is none. Texts of JSON
--- all the way: as jsonb, reading a slice took as long as writing it. Served by handover's primary key.
-create function next_slice(p_key text, p_slice uuid, out slice uuid, out jobs text)
+-- Reads a slice that is to go to the new home. jobs: a JSON list, null: there is none. Texts of JSON all the way: as
+-- jsonb, reading a slice took as long as writing it. Served by handover's primary key.
+create function next_slice(p_key text, out slice uuid, out jobs text)
   language plpgsql stable security definer
   set search_path from current
   set plan_cache_mode = force_generic_plan
@@ -174,7 +174,7 @@ create function next_slice(p_key text, p_slice uuid, out slice uuid, out jobs te
 as $$
 #variable_conflict use_column
 declare
-  v_slice uuid := coalesce(p_slice, (select f.slice from handover f where f.key = p_key and f.n > 0 order by f.slice limit 1));
+  v_slice uuid := (select f.slice from handover f where f.key = p_key and f.n > 0 order by f.slice limit 1);
 begin
   select v_slice, '[' || string_agg(h.job::text, ',') || ']' into slice, jobs from handover h
   where h.key = p_key and h.slice = v_slice and h.n > 0;

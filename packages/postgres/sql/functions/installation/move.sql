@@ -24,9 +24,7 @@ declare
   v_move key_move;
 begin
   perform assert_read_committed();
-  if current_setting('synchronous_commit') = 'off' then
-    perform set_config('synchronous_commit', 'on', true); -- what the other installation has written relies on it
-  end if;
+  perform commit_durably();
   select m.* into v_move from key_move m
   where m.key = p_key and m.side = p_side and m.version = p_version and m.opened is null for update;
   if not found then
@@ -159,9 +157,7 @@ create function open_key(p_key text, p_version bigint) returns boolean
   set enable_seqscan = off
 as $$
 begin
-  if current_setting('synchronous_commit') = 'off' then
-    perform set_config('synchronous_commit', 'on', true); -- the other installations are told that it is settled
-  end if;
+  perform commit_durably();
   perform from installation for update;
   update key_move m set opened = clock_timestamp()
   where m.key = p_key and m.side = 'in' and m.version = p_version and m.opened is null;

@@ -1,3 +1,15 @@
+-- Has this transaction commit durably, whatever the server's default: what other installations write relies on it.
+create function commit_durably() returns void
+  language plpgsql volatile
+  set search_path from current
+as $$
+begin
+  if current_setting('synchronous_commit') = 'off' then
+    perform set_config('synchronous_commit', 'on', true);
+  end if;
+end
+$$;
+
 -- Returns the advisory lock of a key: enqueues through a router share it, set_route takes it alone. 1,024 locks for
 -- all keys, so that a large batch takes few.
 create function route_lock(p_key text) returns bigint

@@ -132,8 +132,6 @@ interface Open {
   costs: Costs;
   /** Least amount that a held job needs, by bucket. */
   readonly held: Map<string, number>;
-  /** Buckets of keys that move. */
-  readonly emptied: string[];
 }
 
 /** Bucket that does not hold enough for a job. */
@@ -168,7 +166,6 @@ export function openBuckets(
     value: null,
     costs: oneJob,
     held: new Map(),
-    emptied: [],
   };
   if (made.byKey === true) for (const key of moving) emptyOne(open, key);
   return {
@@ -204,10 +201,10 @@ function emptyOne(open: Open, key: string): void {
     return; // a rate for other values, or one with several costs: it begins anew
   }
   if (rate === null) return;
-  const { nowMs, seen } = open;
+  const { nowMs, seen, spent } = open;
   const level = levelAt(bucketOf(open, key, rate) ?? fullBucket(rate, nowMs), nowMs);
   seen.set(key, [Math.min(0, level), nowMs, rate.perSecond, rate.burst]);
-  open.emptied.push(key);
+  spent.set(key, 0); // kept with what this plan takes, although it is nothing
 }
 
 /**
@@ -306,16 +303,12 @@ function spend(open: Open, job: Candidate): void {
  * Returns the buckets with this plan's charges, without those that are full. The same object is returned if
  * nothing changed.
  */
-function stateOf({ before, seen, spent, charges, nowMs, changed, emptied }: Open): Json {
-  if (spent.size === 0 && !changed && emptied.length === 0) return before;
+function stateOf({ before, seen, spent, charges, nowMs, changed }: Open): Json {
+  if (spent.size === 0 && !changed) return before;
   const after = noBuckets();
   for (const key of Object.keys(before)) {
     const bucket = seen.get(key) ?? before[key];
     if (bucket !== undefined && !forgettable(bucket, nowMs)) after[key] = bucket;
-  }
-  for (const key of emptied) {
-    const bucket = seen.get(key);
-    if (bucket !== undefined) after[key] = bucket;
   }
   for (const [key, amount] of spent) {
     const [level, sinceMs, perSecond, burst] = seen.get(key) ?? [0, nowMs, 0, 0];

@@ -4,6 +4,7 @@ import { openBuckets, writeBuckets } from '../lib/bucket-gate.ts';
 import type { Bucket, Buckets } from '../lib/buckets.ts';
 import { fullBucket, present } from '../lib/buckets.ts';
 import { sayRate } from '../lib/format.ts';
+import { soonest } from '../../../runtime/soonest.ts';
 import type { Grant, SharedRules } from './grant.ts';
 import { grantOf, heldVerdict, sharedGate, valueOf, whyWithoutPart } from './grant.ts';
 
@@ -115,8 +116,4 @@ function filled({ part, rate, buckets }: SharedFlow, limit: Rate, nowMs: number)
   const last: Bucket = buckets[''] ?? fullBucket({ perSecond: rate, burst: part }, nowMs);
   const bucket = present(last, limit, nowMs);
   return bucket === buckets[''] ? buckets : { '': bucket };
-}
-
-function soonest(one: number | null, other: number | null): number | null {
-  return one === null || other === null ? (one ?? other) : Math.min(one, other);
 }
