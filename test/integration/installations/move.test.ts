@@ -2,33 +2,17 @@
 import { randomUUID } from 'node:crypto';
 import { defineTask, flow, implement } from '@pgqueue/core';
 import { createRouter, homeOf } from '@pgqueue/router';
-import type { RouterWorker } from '@pgqueue/router';
-import { createScheduler } from '@pgqueue/scheduler';
-import type { Scheduler } from '@pgqueue/scheduler';
-import { afterEach, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { until } from '../../support/until.ts';
-import { nth, useSeveral, waitingIn } from './support.ts';
+import { nth, useRunning, useSeveral, waitingIn } from './support.ts';
 
 const task = defineTask({ name: 'hello', payload: z.object({ n: z.number() }) });
 const { several, router } = useSeveral(3);
 const key = Array.from({ length: 99 }, (_, n) => `k${n}`).find((one) => homeOf(one, [1, 2, 3]) === 1) ?? '';
 const acme = { key };
 
-let running: (RouterWorker | Scheduler)[] = [];
-afterEach(async () => {
-  await Promise.all(running.map((one) => one.stop()));
-  running = [];
-});
-
-async function schedule(...numbers: readonly number[]): Promise<void> {
-  for (const { number, connectionString } of several.installations) {
-    if (!numbers.includes(number)) continue;
-    const scheduler = createScheduler({ connectionString });
-    running.push(scheduler);
-    await scheduler.start();
-  }
-}
+const { running, schedule } = useRunning(several);
 
 async function work(run: (n: number) => Promise<void> | void, concurrency = 10): Promise<void> {
   const handler = implement(task, async ({ n }) => run(n));
@@ -110,9 +94,10 @@ test('what waits comes along whole, in its order, and before what was enqueued s
 test('while it is enqueued to and worked on, nothing is lost, doubled or out of order', async () => {
   const ran: number[] = [];
   const total = 6_000;
+  // one at a time: else a batch that a slow node gives back starts after the next one
+  await router.operator.queues.set('default', { keyConcurrency: 1 });
   await router.producer.enqueueMany(Array.from({ length: 3_000 }, (_, n) => task.job({ n }, acme)));
   await schedule(1, 2, 3);
-  // one slot: the order of the starts is that of the key
   await work((n) => void ran.push(n), 1);
   const others = [createRouter({ installations: several.installations, pollMs: 60_000 })];
   let enqueued = 3_000; // more follow while it moves
@@ -134,7 +119,7 @@ test('while it is enqueued to and worked on, nothing is lost, doubled or out of 
   }
   moving = false;
   await enqueuing;
-  await until(`all have run, not ${ran.length}`, () => ran.length >= total, 60_000);
+  await until(`all have run, not ${ran.length}`, () => ran.length >= total);
   expect(ran.length).toBe(total);
   const wrongAt = ran.findIndex((n, at) => n !== at);
   expect({ wrongAt, ran: wrongAt < 0 ? [] : ran.slice(Math.max(0, wrongAt - 3), wrongAt + 40) }).toEqual({
@@ -143,7 +128,7 @@ test('while it is enqueued to and worked on, nothing is lost, doubled or out of 
   });
   expect(await leftovers()).toEqual([]);
   await Promise.all(others.map((other) => other.close()));
-}, 90_000);
+});
 
 test('a job that runs is waited for, and what is new waits for it, and explain says so', async () => {
   let end = (): void => {};

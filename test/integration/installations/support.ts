@@ -3,6 +3,8 @@ import { createOperator } from '@pgqueue/postgres';
 import { openDatabase } from '@pgqueue/postgres/internal';
 import type { Installation, Router, RouterOptions } from '@pgqueue/router';
 import { createRouter } from '@pgqueue/router';
+import { createScheduler } from '@pgqueue/scheduler';
+import { afterEach } from 'vitest';
 import { createTestDatabase, opened } from '../../support/database.ts';
 
 /** Databases with numbers, and what looks at each. */
@@ -44,6 +46,28 @@ export function useSeveral(
     each: true,
   });
   return { several, router };
+}
+
+/** Stops what a test has started, after each of them, and starts schedulers. */
+export function useRunning(several: Several): {
+  /** Add what is to be stopped. */
+  readonly running: { readonly stop: () => Promise<void> }[];
+  /** Starts schedulers of the installations with these numbers. */
+  readonly schedule: (...numbers: readonly number[]) => Promise<void>;
+} {
+  const running: { readonly stop: () => Promise<void> }[] = [];
+  afterEach(async () => {
+    await Promise.all(running.splice(0).map((one) => one.stop()));
+  });
+  const schedule = async (...numbers: readonly number[]): Promise<void> => {
+    for (const { number, connectionString } of several.installations) {
+      if (!numbers.includes(number)) continue;
+      const scheduler = createScheduler({ connectionString });
+      running.push(scheduler);
+      await scheduler.start();
+    }
+  };
+  return { running, schedule };
 }
 
 /** Number of jobs that wait in each installation. */

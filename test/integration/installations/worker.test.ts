@@ -1,13 +1,10 @@
 import { defineTask, implement } from '@pgqueue/core';
 import type { TaskHandler } from '@pgqueue/core';
 import { createRouter, homeOf } from '@pgqueue/router';
-import type { RouterWorker } from '@pgqueue/router';
-import { createScheduler } from '@pgqueue/scheduler';
-import type { Scheduler } from '@pgqueue/scheduler';
-import { afterEach, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { until } from '../../support/until.ts';
-import { nth, useSeveral } from './support.ts';
+import { nth, useRunning, useSeveral } from './support.ts';
 
 const task = defineTask({ name: 'hello', payload: z.object({ n: z.number() }) });
 const { several, router } = useSeveral(2);
@@ -15,20 +12,7 @@ const keyOf = (home: number): string =>
   Array.from({ length: 99 }, (_, n) => `k${n}`).find((key) => homeOf(key, [1, 2]) === home) ?? '';
 const [first, second] = [keyOf(1), keyOf(2)];
 
-let running: (RouterWorker | Scheduler)[] = [];
-afterEach(async () => {
-  await Promise.all(running.map((one) => one.stop()));
-  running = [];
-});
-
-async function schedule(...numbers: readonly number[]): Promise<void> {
-  for (const { number, connectionString } of several.installations) {
-    if (!numbers.includes(number)) continue;
-    const scheduler = createScheduler({ connectionString });
-    running.push(scheduler);
-    await scheduler.start();
-  }
-}
+const { running, schedule } = useRunning(several);
 
 /** Jobs in the order in which their handlers began, and how many ran at a time at most. */
 function recorder(also: (n: number) => Promise<void> = () => Promise.resolve()): {
