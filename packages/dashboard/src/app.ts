@@ -72,10 +72,7 @@ export function createApp(parts: Parts): Hono<Env> {
   live(app, parts);
   pages(app, parts);
   actions(app, parts);
-  app.get('*', (c) => {
-    const path = ownPath(settings, new URL(c.req.url).pathname);
-    return parts.files.file(path) ?? parts.files.page();
-  });
+  app.get('*', (c) => parts.files.file(c.req.path) ?? parts.files.page());
   app.all('*', () => {
     throw new Problem('method', 'this address knows no such method');
   });
@@ -85,7 +82,7 @@ export function createApp(parts: Parts): Hono<Env> {
 /**
  * Removes the base path: first the part at which the dashboard is mounted, then that of an installation among several.
  */
-export function ownPath({ mountPath, basePath }: Settings, path: string): string {
+function ownPath({ mountPath, basePath }: Settings, path: string): string {
   return pathBelow(basePath.slice(mountPath.length), pathBelow(mountPath, path));
 }
 

@@ -1,4 +1,3 @@
-import type { Context } from 'hono';
 import { Hono } from 'hono';
 import { guard, pathBelow } from '../app.ts';
 import { renewalHeader } from '../contract/renewal.ts';
@@ -51,13 +50,9 @@ export function createFront(settings: Settings, members: readonly Member[]): Hon
       `there is no installation ${JSON.stringify(named(c, 'name').slice(0, 63))}`,
     );
   });
-  app.get('*', (c) => files.file(pathOf(settings, c)) ?? files.page());
+  app.get('*', (c) => files.file(c.req.path) ?? files.page());
   app.all('*', () => {
     throw new Problem('method', 'this address knows no such method');
   });
   return app;
-}
-
-function pathOf({ mountPath }: Settings, c: Context<Env>): string {
-  return pathBelow(mountPath, new URL(c.req.url).pathname);
 }

@@ -1,6 +1,4 @@
 import type { ComponentType, ReactNode } from 'react';
-import { useEffect, useRef } from 'react';
-import { Route, Switch, useLocation } from 'wouter';
 import { useLive } from './api/live.ts';
 import { useSession } from './api/queries.ts';
 import { short } from './format/numbers.ts';
@@ -18,14 +16,10 @@ import { OverviewPage } from './pages/overview.tsx';
 import { PolicyPage } from './pages/policy.tsx';
 import { QueuesPage } from './pages/queues.tsx';
 import { SchedulesPage } from './pages/schedules.tsx';
-import { Empty } from './ui/frame/answer.tsx';
-import { Boundary } from './ui/frame/boundary.tsx';
 import { countText } from './ui/counts.tsx';
 import { Num } from './ui/numbers.tsx';
-import { Page } from './ui/frame/page.tsx';
-import { entries, Shell } from './ui/frame/shell.tsx';
-import { To } from './ui/text.tsx';
-import { Shortcuts } from './ui/frame/shortcuts.tsx';
+import { Pages } from './ui/frame/pages.tsx';
+import { entries } from './ui/frame/shell.tsx';
 
 const pages: Readonly<Record<string, ComponentType>> = {
   '/': OverviewPage,
@@ -44,37 +38,7 @@ const pages: Readonly<Record<string, ComponentType>> = {
 };
 
 export function App(): ReactNode {
-  const [path] = useLocation();
-  useHeadingFocus(path);
-  return (
-    <Shell entries={entries} who={<Who />} count={EntryCount}>
-      <Shortcuts entries={entries} />
-      <Boundary key={path}>
-        <Switch>
-          {Object.entries(pages).map(([path, component]) => (
-            <Route key={path} path={path} component={component} />
-          ))}
-          <Route>
-            <Page title="Not found">
-              <Empty title="There is no such page">
-                <To to="/">Go to the overview</To>
-              </Empty>
-            </Page>
-          </Route>
-        </Switch>
-      </Boundary>
-    </Shell>
-  );
-}
-
-/** Focuses the heading after navigation, so that screen readers announce the page. */
-export function useHeadingFocus(path: string): void {
-  const shown = useRef(path);
-  useEffect(() => {
-    if (shown.current === path) return;
-    shown.current = path;
-    document.querySelector<HTMLElement>('main h1')?.focus();
-  }, [path]);
+  return <Pages entries={entries} who={<Who />} count={EntryCount} pages={pages} home="Go to the overview" />;
 }
 
 function Who(): ReactNode {

@@ -65,7 +65,7 @@ function isAt(path: string, to: string): boolean {
   return to === '/' ? path === '/' : path === to || path.startsWith(`${to}/`);
 }
 
-interface ShellProps {
+export interface ShellProps {
   readonly entries: readonly Entry[];
   /** Name and role of the user. */
   readonly who: ReactNode;
