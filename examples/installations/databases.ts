@@ -1,8 +1,5 @@
 // Databases of the demo: PostgreSQL servers of its own, one of which it kills.
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { createServer } from 'node:net';
-import type { AddressInfo } from 'node:net';
-import { once } from 'node:events';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -21,8 +18,8 @@ export interface DemoDatabase {
 /** Makes a server with an installation. */
 export async function openDatabase(number: number): Promise<DemoDatabase> {
   const data = mkdtempSync(join(tmpdir(), 'pgqueue-demo-'));
-  const port = await freePort();
-  let server = await startEmbedded({ data, port });
+  let server = await startEmbedded({ data });
+  const port = Number(new URL(server.adminUrl).port);
   const installation = { number, name: `db-${number}`, connectionString: server.adminUrl };
   await migrate({ connectionString: server.adminUrl });
   const operator = createOperator({ connectionString: server.adminUrl });
@@ -52,13 +49,4 @@ async function started(data: string, port: number): ReturnType<typeof startEmbed
       await delay(200);
     }
   }
-}
-
-async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, '127.0.0.1');
-  await once(probe, 'listening');
-  const { port } = probe.address() as AddressInfo;
-  probe.close();
-  await once(probe, 'close');
-  return port;
 }

@@ -8,7 +8,7 @@ import type { Router } from '@pgqueue/router';
 import { openDatabase } from './databases.ts';
 import type { DemoDatabase } from './databases.ts';
 import type { Message } from './messages.ts';
-import { createProcesses } from './processes.ts';
+import { createStage } from '../processes.ts';
 import { endsOf, linesOf, reportOf } from './report.ts';
 import type { Called, Sent } from './report.ts';
 import { callVendor } from './tasks.ts';
@@ -99,17 +99,18 @@ if (!Number.isInteger(count) || count < 2 || count > 8) throw new Error('--insta
 const databases = await Promise.all(Array.from({ length: count }, (_, index) => openDatabase(index + 1)));
 const installations = databases.map(({ installation }) => installation);
 const calls: Called[] = [];
-const processes = createProcesses(
-  { DEMO_INSTALLATIONS: JSON.stringify(installations) },
-  (message: Message) => {
-    if (message.kind === 'called') calls.push(message);
-  },
-);
+const stage = createStage(import.meta.url, (_name, given) => {
+  const message = given as Message;
+  if (message.kind === 'called') calls.push(message);
+});
+const env = { DEMO_INSTALLATIONS: JSON.stringify(installations) };
 const router = createRouter({ installations });
 try {
   await Promise.all([
-    ...installations.map(({ name }) => processes.start('scheduler.ts', `scheduler of ${name}`, name)),
-    ...['worker-1', 'worker-2', 'worker-3'].map((name) => processes.start('worker.ts', name)),
+    ...installations.map(({ name }) =>
+      stage.start('scheduler.ts', `scheduler of ${name}`, { ...env, DEMO_SELF: name }),
+    ),
+    ...['worker-1', 'worker-2', 'worker-3'].map((name) => stage.start('worker.ts', name, env)),
   ]);
   const homes = tenants.map((tenant) => `${tenant} at home in ${router.homeOf(tenant).name}`);
   console.log(`${count} databases, 3 workers of all; ${homes.join(', ')}; ${tenants[0]} floods\n`);
@@ -119,6 +120,6 @@ try {
   process.exitCode = 1;
 } finally {
   await router.close();
-  await processes.stopAll();
+  await stage.stopAll();
   await Promise.all(databases.map((database) => database.close()));
 }

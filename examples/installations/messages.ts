@@ -10,8 +10,3 @@ export const now = (): number => performance.timeOrigin + performance.now();
 export function tell(message: Message): void {
   process.send?.(message);
 }
-
-/** Runs `stop` once, at the first SIGTERM; the process then ends by itself. */
-export function onStop(stop: () => Promise<void>): void {
-  process.once('SIGTERM', () => void stop().finally(() => process.disconnect?.()));
-}

@@ -3,7 +3,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { implement } from '@pgqueue/core';
 import { createRouter } from '@pgqueue/router';
 import { installations, name } from './environment.ts';
-import { now, onStop, tell } from './messages.ts';
+import { onStop } from '../webhooks/messages.ts';
+import { now, tell } from './messages.ts';
 import { callVendor } from './tasks.ts';
 
 const router = createRouter({ installations });

@@ -10,8 +10,8 @@ import type { FlowRun, Producer } from '@pgqueue/producer';
 import pg from 'pg';
 import { importCatalogue, items, pages } from './catalogue.ts';
 import type { Message, ReceiverReport } from './messages.ts';
-import type { Actor, Stage } from './processes.ts';
-import { createStage } from './processes.ts';
+import type { Actor, Stage } from '../processes.ts';
+import { createStage } from '../processes.ts';
 import type { Report } from './report.ts';
 import { phantoms, progressLine, reportText, tenantFigures } from './report.ts';
 
@@ -33,8 +33,9 @@ interface Heard {
   receiver: ReceiverReport | undefined;
 }
 
-function listenTo(heard: Heard): (name: string, message: Message) => void {
-  return (name, message) => {
+function listenTo(heard: Heard): (name: string, message: unknown) => void {
+  return (name, given) => {
+    const message = given as Message;
     if (message.kind === 'enqueued') heard.enqueued = message;
     if (message.kind === 'receiver') heard.receiver = message.report;
     if (message.kind !== 'event') return;
@@ -251,7 +252,7 @@ const heard: Heard = {
   enqueued: undefined,
   receiver: undefined,
 };
-const stage = createStage(listenTo(heard));
+const stage = createStage(import.meta.url, listenTo(heard));
 try {
   console.log(`PostgreSQL ${server.major} (${server.kind})`);
   const admin = new pg.Client({ connectionString: server.adminUrl });

@@ -2,7 +2,6 @@ import { fork } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import type { Message } from './messages.ts';
 
 export interface Actor {
   readonly name: string;
@@ -19,18 +18,22 @@ export interface Stage {
   readonly stopAll: () => Promise<void>;
 }
 
-/** Starts and ends the demo's processes; every message of any of them goes to `hear`. */
-export function createStage(hear: (name: string, message: Message) => void): Stage {
+/**
+ * Starts and ends a demo's processes; every message of any of them goes to `hear`. A process says that it is ready by
+ * a message of the kind `ready`, perhaps with a `detail`.
+ * @param beside URL of a file in the folder of the programs
+ */
+export function createStage(beside: string, hear: (name: string, message: unknown) => void): Stage {
   const actors = new Set<Actor>();
 
   const run: Stage['run'] = (file, name, env) => {
-    const child = fork(fileURLToPath(new URL(file, import.meta.url)), [], {
+    const child = fork(fileURLToPath(new URL(file, beside)), [], {
       env: { ...process.env, ...env, DEMO_NAME: name },
       stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
     });
     const actor: Actor = { name, process: child, detail: '' };
     actors.add(actor);
-    child.on('message', (message) => hear(name, message as Message));
+    child.on('message', (message) => hear(name, message));
     child.on('exit', () => actors.delete(actor));
     return actor;
   };
@@ -39,7 +42,8 @@ export function createStage(hear: (name: string, message: Message) => void): Sta
     const actor = run(file, name, env);
     const detail = await new Promise<string>((resolve, reject) => {
       actor.process.on('message', (message) => {
-        if ((message as Message).kind === 'ready') resolve((message as { readonly detail: string }).detail);
+        const { kind, detail = '' } = message as { readonly kind: string; readonly detail?: string };
+        if (kind === 'ready') resolve(detail);
       });
       actor.process.on('exit', (code) => reject(new Error(`${name} ended with ${code} before it was ready`)));
     });
