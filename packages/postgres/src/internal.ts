@@ -68,6 +68,7 @@ export type { ShareOptions } from './operator/share.ts';
 export { shareReading } from './operator/share.ts';
 export { readStatus } from './operator/status.ts';
 export { readTop } from './operator/top.ts';
+export { persistently } from './connection/persistently.ts';
 export {
   isIdTaken,
   isOfRow,

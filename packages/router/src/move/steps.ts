@@ -1,5 +1,4 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import { retryPauseMs } from '@pgqueue/core/internal';
 import type { Database } from '@pgqueue/postgres';
 import type { MoveId, MovePlace, Received } from '@pgqueue/postgres/internal';
 import {
@@ -7,9 +6,9 @@ import {
   forgetSlice,
   handOver,
   holdKey,
-  isTransient,
   nextSlice,
   noMoveState,
+  persistently,
   receiveJobs,
   sqlState,
 } from '@pgqueue/postgres/internal';
@@ -50,15 +49,8 @@ const lookMs = { min: 20, max: 1_000 } as const;
 const aliveMs = 15_000;
 
 /** Calls a step again while its database is gone for a moment: all steps can be repeated. */
-export async function patiently<Result>(step: () => Promise<Result>): Promise<Result> {
-  for (let tries = 1; ; tries += 1) {
-    try {
-      return await step();
-    } catch (error) {
-      if (tries >= triesMax || !isTransient(error)) throw error;
-      await pause(retryPauseMs(tries, 2_000));
-    }
-  }
+export function patiently<Result>(step: () => Promise<Result>): Promise<Result> {
+  return persistently(step, triesMax);
 }
 
 /** Waits, and rejects as soon as the signal aborts. */

@@ -13,18 +13,20 @@ export interface BeforeParts {
 
 /**
  * Finds a job whose id the caller chose, if it was enqueued before its key moved: it may have ended in the old home. Asks
- * nobody about keys that never moved, or ids that nobody chose. An installation that does not answer knows nothing.
+ * nobody about keys that never moved, or ids that nobody chose, and then returns undefined at once. An installation that
+ * does not answer knows nothing.
  */
-export async function enqueuedBefore(
+export function enqueuedBefore(
   { members, routes, producers }: BeforeParts,
   options: JobOptions | FlowOptions | undefined,
-): Promise<Enqueued | undefined> {
+): Promise<Enqueued | undefined> | undefined {
   const { id, key } = options ?? {};
   if (typeof id !== 'string' || typeof key !== 'string' || routes.version(key) === 0) return undefined;
   const home = routes.home(key);
   const others = members.filter((member) => member !== home);
-  const known = await Promise.all(others.map((member) => isKnown(producers.plain(member), id)));
-  return known.includes(true) ? { id, outcome: 'repeated' } : undefined;
+  return Promise.all(others.map((member) => isKnown(producers.plain(member), id))).then((known) =>
+    known.includes(true) ? { id, outcome: 'repeated' } : undefined,
+  );
 }
 
 /** Ends of a wait for a result that tell that there is such a job. */

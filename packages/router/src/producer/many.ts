@@ -34,9 +34,10 @@ export async function enqueueSplit(parts: ManyParts, jobs: readonly NewJob[]): P
   const homes = jobs.map((job) => parts.spread(job.options ?? {}, job.task));
   // found here, as each installation would tell only of its own
   if (new Set(homes).size > 1) await toJobRows(jobs, (job) => toJobRow(job, anyId));
-  const enqueued: (Enqueued | undefined)[] = await Promise.all(
-    jobs.map(({ options }) => enqueuedBefore(parts, options)),
-  );
+  const before = jobs.map(({ options }) => enqueuedBefore(parts, options));
+  const enqueued: (Enqueued | undefined)[] = before.some((asked) => asked !== undefined)
+    ? await Promise.all(before.map(async (asked) => asked))
+    : jobs.map(() => undefined);
   const entries = jobs
     .map((job, index): Entry => ({ index, job, home: homes[index] as Member }))
     .filter(({ index }) => enqueued[index] === undefined);

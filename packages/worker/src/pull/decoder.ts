@@ -2,11 +2,10 @@ import type { Codec, Observer } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
 import type { ClaimedJob } from '@pgqueue/core/internal';
 import type { SettleRequest, Target } from '@pgqueue/postgres/internal';
-import { settle } from '@pgqueue/postgres/internal';
+import { persistently, settle } from '@pgqueue/postgres/internal';
 import { conclude } from '../attempt/to-settlement.ts';
 import { decodeJob } from '../codec/encoding.ts';
 import { tellUnread } from '../run/unread.ts';
-import { persistently } from '../settle/retry-transient.ts';
 
 /** Parts of {@link createDecoder}. */
 export interface DecoderParts {

@@ -8,6 +8,7 @@ import {
   extend,
   isTransient,
   peekJobs,
+  persistently,
   queueLength,
   release,
   scanJobs,
@@ -21,7 +22,6 @@ import { jsonText } from '../lease/json.ts';
 import { createMembership } from '../node/node.ts';
 import { createLowWater, createPace } from '../claim/poll-interval.ts';
 import { createDecoder } from './decoder.ts';
-import { persistently } from '../settle/retry-transient.ts';
 import type { PulledJob } from './pulled-lease.ts';
 import { PulledLease } from './pulled-lease.ts';
 import type { PullerOptions } from './puller-options.ts';

@@ -5,13 +5,13 @@ import type { Lease, Target } from '@pgqueue/postgres/internal';
 import {
   isTransient,
   lockedState,
+  persistently,
   releaseRows,
   settleRows,
   sqlState,
   takeApart,
 } from '@pgqueue/postgres/internal';
 import type { DoneRow, LeasedRow } from '../lease/ended.ts';
-import { persistently } from './retry-transient.ts';
 import type { Ended } from '../lease/ended.ts';
 
 /**

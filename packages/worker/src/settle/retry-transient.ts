@@ -3,23 +3,6 @@ import type { Observer } from '@pgqueue/core';
 import { retryPauseMs } from '@pgqueue/core/internal';
 import { isTransient } from '@pgqueue/postgres/internal';
 
-const triesMax = 8;
-
-/**
- * Repeats `work` after transient errors, up to 8 times within some seconds. `again`: an earlier try may have
- * been accepted.
- */
-export async function persistently<Answer>(work: (again: boolean) => Promise<Answer>): Promise<Answer> {
-  for (let failures = 1; ; failures += 1) {
-    try {
-      return await work(failures > 1);
-    } catch (error) {
-      if (!isTransient(error) || failures >= triesMax) throw error;
-      await delay(retryPauseMs(failures, 2_000));
-    }
-  }
-}
-
 /**
  * Repeats `work` after transient errors until it succeeds. False: it was given up, or refused for good. For
  * statements that must come before all others about the same jobs.
