@@ -79,7 +79,9 @@ export async function openStage(connectionString: string, port: number = 0): Pro
   const operator = createOperator({ connectionString });
   const producer = createProducer({ connectionString });
   const { handlers, release } = handlersWithGate();
-  const scheduler = createScheduler({ connectionString, policy: policy({ order: fairShare() }) });
+  // with credit every share that ever had jobs is remembered, so the page of policies always shows some
+  const order = fairShare({ idleCredit: 1 });
+  const scheduler = createScheduler({ connectionString, policy: policy({ order }) });
   const worker = createWorker({ connectionString, tasks: handlers, node: 'worker-1', concurrency: 8 });
   const dashboard = createDashboard({
     connectionString,
