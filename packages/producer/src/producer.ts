@@ -103,8 +103,9 @@ export function createProducer(options: ProducerOptions): Producer {
  * A producer of one installation of a router. Its enqueues outside of transactions check that it is the home of their
  * keys.
  * @param versions the version of the route that the router knows of a key
- * @throws {PgQueueError} `configuration`; later `moved`: `data.ids` has the ids that the jobs would have had, and
- * `data.known` those of them that are known there from an earlier try
+ * @throws {PgQueueError} `configuration`; later `moved`: `data.ids` has the ids that the jobs would have had,
+ * `data.known` those of them that are known there from an earlier try, and `data.repeated` says that there was a try
+ * before whose outcome is not known
  */
 export function createRoutedProducer(options: ProducerOptions, versions: KeyVersions): Producer {
   return makeProducer(options, versions);

@@ -43,16 +43,15 @@ export function writingOutside(parts: {
   /** Given by a router, which is told of jobs of other installations by `moved`, with the ids that they would have had. */
   readonly versions?: KeyVersions | undefined;
 }): WritePath {
-  const { database, hints, observe, verify, versions } = parts;
-  const home = versions === undefined ? {} : { versions };
+  const { database, hints, observe, verify } = parts;
   const hint = hints?.send;
 
-  const writeNew = async (rows: readonly JobRow[]): Promise<readonly Enqueued[]> => {
+  const writeNew = async (rows: readonly JobRow[], home: Home): Promise<readonly Enqueued[]> => {
     const [row] = rows;
     const facts = row === undefined || rows.length > 1 ? null : hintFacts(row);
     if (row !== undefined && facts !== null && hints?.ride() === true)
-      return enqueueOne(database, hints, row, { facts, versions });
-    const columns = versions === undefined ? columnsToCopy(rows) : undefined;
+      return enqueueOne(database, hints, row, { facts, ...home });
+    const columns = home.versions === undefined ? columnsToCopy(rows) : undefined;
     const writing =
       columns === undefined ? enqueueJobs(database, rows, home) : copyJobs(database, rows, columns);
     return hinting(hint, writing);
@@ -68,30 +67,36 @@ export function writingOutside(parts: {
       },
     });
 
+  /** All tries say the same versions: a router that learns of a move between two would have the second accepted. */
+  const repeatAtHome = <Result>(
+    rows: readonly (JobRow | FlowRow)[],
+    work: (home: Home, repeated: boolean) => Promise<Result>,
+  ): Promise<Result> => {
+    const { versions } = parts;
+    if (versions === undefined) return repeat((repeated) => work({}, repeated));
+    const known = new Map(rows.map(({ key }) => [key, versions(key)]));
+    const home = { versions: (key: string) => known.get(key) ?? 0 };
+    return repeat((repeated) => telling(rows, { repeated, writing: work(home, repeated) }));
+  };
+
   return {
     write: (rows, { again, rebound }) =>
-      telling(
-        rows,
-        repeat(async (repeated) => {
-          if (rebound !== undefined) {
-            const options = { ...home, again: again || repeated, rebound };
-            return hinting(hint, enqueueInOne(database, rows, options));
-          }
-          if (again || repeated) return hinting(hint, enqueueJobs(database, rows, { ...home, again: true }));
-          try {
-            return await writeNew(rows);
-          } catch (error) {
-            // the ids are new: a pool that was given, or something on the way, has sent the statement twice
-            if (!isIdTaken(error)) throw error;
-            return hinting(hint, enqueueJobs(database, rows, { ...home, again: true }));
-          }
-        }),
-      ),
+      repeatAtHome(rows, async (home, repeated) => {
+        if (rebound !== undefined) {
+          const options = { ...home, again: again || repeated, rebound };
+          return hinting(hint, enqueueInOne(database, rows, options));
+        }
+        if (again || repeated) return hinting(hint, enqueueJobs(database, rows, { ...home, again: true }));
+        try {
+          return await writeNew(rows, home);
+        } catch (error) {
+          // the ids are new: a pool that was given, or something on the way, has sent the statement twice
+          if (!isIdTaken(error)) throw error;
+          return hinting(hint, enqueueJobs(database, rows, { ...home, again: true }));
+        }
+      }),
     start: async (row) => {
-      const started = await telling(
-        [row],
-        repeat(() => startFlow(database, row, versions)),
-      );
+      const started = await repeatAtHome([row], (home) => startFlow(database, row, home.versions));
       if (started.outcome !== 'kept') hint?.();
       return started;
     },
@@ -138,7 +143,12 @@ export const writingNowhere: WritePath = {
   check: () => Promise.reject(noDatabase('enqueue')),
 };
 
-type BoundOptions = WriteOptions & { readonly versions?: KeyVersions };
+/** Versions of the routes of keys, as a router knew them when it chose the home; none without a router. */
+interface Home {
+  readonly versions?: KeyVersions;
+}
+
+type BoundOptions = WriteOptions & Home;
 
 function enqueueInOne(
   database: Database,
@@ -185,16 +195,16 @@ function takenOver(
   return [...last.values()].filter((one) => one !== undefined);
 }
 
-/** Adds their ids to the refusal of jobs of another installation: they are enqueued there under the same. */
+/** Adds to the refusal of jobs of another installation their ids, under which they are enqueued there, and `repeated`. */
 async function telling<Result>(
   rows: readonly { readonly id: string }[],
-  writing: Promise<Result>,
+  { repeated, writing }: { readonly repeated: boolean; readonly writing: Promise<Result> },
 ): Promise<Result> {
   try {
     return await writing;
   } catch (error) {
     if (!(error instanceof PgQueueError) || error.code !== 'moved') throw error;
-    const data = { ...error.data, ids: rows.map(({ id }) => id) };
+    const data = { ...error.data, ids: rows.map(({ id }) => id), repeated };
     throw new PgQueueError('moved', error.message, { data, cause: error.cause });
   }
 }

@@ -24,9 +24,30 @@ export function enqueuedBefore(
   if (typeof id !== 'string' || typeof key !== 'string' || routes.version(key) === 0) return undefined;
   const home = routes.home(key);
   const others = members.filter((member) => member !== home);
-  return Promise.all(others.map((member) => isKnown(producers.plain(member), id))).then((known) =>
-    known.includes(true) ? { id, outcome: 'repeated' } : undefined,
+  return Promise.all(others.map((member) => isKnown(producers.plain(member), id).catch(() => false))).then(
+    (known) => (known.includes(true) ? { id, outcome: 'repeated' } : undefined),
   );
+}
+
+/**
+ * Finds those of some ids that any installation knows as jobs.
+ * @throws {PgQueueError} `installation`: one does not answer, and may know some
+ */
+export async function knownAnywhere(
+  { members, producers }: Pick<BeforeParts, 'members' | 'producers'>,
+  ids: readonly string[],
+): Promise<ReadonlySet<string>> {
+  const known = new Set<string>();
+  // a job may come to one installation after that was asked, and leave another before: a second look finds it
+  for (let look = 0; look < 2; look += 1) {
+    const unknown = ids.filter((id) => !known.has(id));
+    for (const member of members) {
+      const asked = unknown.map((id) => member.run(() => isKnown(producers.plain(member), id)));
+      for (const [index, found] of (await Promise.all(asked)).entries())
+        if (found) known.add(unknown[index] ?? '');
+    }
+  }
+  return known;
 }
 
 /** Ends of a wait for a result that tell that there is such a job. */
@@ -45,6 +66,9 @@ async function isKnown(producer: ReturnType<Producers['plain']>, id: string): Pr
     await producer.result(id, { timeout: 0 });
     return true;
   } catch (error) {
-    return error instanceof PgQueueError && knownBy.includes(error.code) && error.data['status'] !== null;
+    if (!(error instanceof PgQueueError)) throw error;
+    if (error.code === 'not_found') return false;
+    if (knownBy.includes(error.code) && error.data['status'] !== null) return true;
+    throw error;
   }
 }

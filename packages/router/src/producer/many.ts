@@ -85,7 +85,7 @@ async function again(
 ): Promise<readonly Failure[]> {
   const { member, group, error, refusals } = tried;
   try {
-    const { ids, known } = await learnMove(error, { member, routes: parts.routes, refusals });
+    const { ids, known } = await learnMove(error, { ...parts, member, refusals });
     const left: Entry[] = [];
     for (const [n, { index, job, home }] of group.entries()) {
       const id = ids[n] ?? '';

@@ -7,7 +7,10 @@ import type { Routes } from '../route/routes.ts';
 
 /** Producers of the installations, each made when it is first needed. */
 export interface Producers {
-  /** The one that checks that keys have their home there. With one installation it is the plain one. */
+  /**
+   * The one that checks that keys have their home there. With one installation it is the plain one. A key that has moved
+   * between the choice of its home and the enqueue is one whose route the router does not know.
+   */
   readonly routed: (member: Member) => Producer;
   /** The one that checks no home: for transactions, signals and results. */
   readonly plain: (member: Member) => Producer;
@@ -38,7 +41,10 @@ export function createProducers(
     plain,
     routed: alone
       ? plain
-      : (member) => get('routed', member, (options) => createRoutedProducer(options, routes.version)),
+      : (member) =>
+          get('routed', member, (options) =>
+            createRoutedProducer(options, (key) => (routes.home(key) === member ? routes.version(key) : 0)),
+          ),
     close: async () => {
       closed = true;
       await Promise.all([...made.values()].map((producer) => producer.close()));

@@ -2,13 +2,14 @@ import { PgQueueError } from '@pgqueue/core';
 import { retryPauseMs } from '@pgqueue/core/internal';
 import type { Route } from '@pgqueue/postgres/internal';
 import type { Member } from '../installations/member.ts';
-import type { Routes } from '../route/routes.ts';
+import type { BeforeParts } from './before.ts';
+import { knownAnywhere } from './before.ts';
 
 /** Refusal of an enqueue by an installation that is not the home of a key. */
 export interface Moved {
   /** Ids that the jobs, or the flow, would have had, in their order. */
   readonly ids: readonly string[];
-  /** Those of them that an earlier try has written there. */
+  /** Those of them that an earlier try has written: there, or, if its outcome is not known, anywhere. */
   readonly known: ReadonlySet<string>;
 }
 
@@ -19,25 +20,28 @@ const refusalsMax = 8;
  * Learns from a refusal where the key is, so that the enqueue can be repeated there under the same ids.
  * @param refusals number of refusals of this enqueue before
  * @throws the error, if it is no refusal, or one too many
+ * @throws {PgQueueError} `installation`: an earlier try may have been accepted, and moved to one that does not answer
  */
 export async function learnMove(
   error: unknown,
-  {
-    member,
-    routes,
-    refusals,
-  }: { readonly member: Member; readonly routes: Routes; readonly refusals: number },
+  { member, refusals, ...parts }: BeforeParts & { readonly member: Member; readonly refusals: number },
 ): Promise<Moved> {
   if (!(error instanceof PgQueueError) || error.code !== 'moved' || refusals >= refusalsMax) throw error;
-  const { key, installation, version, ids, known } = error.data as unknown as Omit<Route, 'movingFrom'> & {
-    readonly ids: readonly string[];
-    readonly known: readonly string[];
-  };
+  const { key, installation, version, ids, known, repeated } = error.data as unknown as Refusal;
+  const { routes } = parts;
   routes.learn({ key, installation, version, movingFrom: null });
   // other keys of a batch may have moved, too; what this reading misses is refused once more
   await settled(routes.read(member));
   if (refusals > 0) await new Promise((resolve) => setTimeout(resolve, retryPauseMs(refusals, 1_000)));
-  return { ids, known: new Set(known) };
+  const elsewhere = repeated ? await knownAnywhere(parts, ids) : [];
+  return { ids, known: new Set([...known, ...elsewhere]) };
+}
+
+/** Data of a refusal. */
+interface Refusal extends Omit<Route, 'movingFrom'> {
+  readonly ids: readonly string[];
+  readonly known: readonly string[];
+  readonly repeated: boolean;
 }
 
 /** Waits for a reading; one that fails has told nothing new. */

@@ -46,9 +46,10 @@ interface Single<Result> {
 
 /** Enqueues in the home of a key, again where the key went if it has moved. */
 async function enqueueAtHome<Result>(
-  { routes, spread, producers, use }: RouterProducerParts,
+  parts: RouterProducerParts,
   { name, options, enqueue, written }: Single<Result>,
 ): Promise<Result> {
+  const { spread, producers, use } = parts;
   use();
   const given = typeof options === 'object' && options !== null ? options : {};
   let id: string | undefined;
@@ -57,7 +58,7 @@ async function enqueueAtHome<Result>(
     try {
       return await member.run(() => enqueue(producers.routed(member), id));
     } catch (error) {
-      const { ids, known } = await learnMove(error, { member, routes, refusals });
+      const { ids, known } = await learnMove(error, { ...parts, member, refusals });
       [id] = ids;
       if (id !== undefined && known.has(id)) return written(id, member);
     }

@@ -32,7 +32,7 @@ export function createRoutes(members: readonly Member[], pollMs: number): Routes
   const routes = new Map<string, Route>();
   const changes = new Map<Member, number>();
   const reading = new Map<Member, Promise<void>>();
-  let timer: NodeJS.Timeout | undefined;
+  const timers = new Map<Member, NodeJS.Timeout>();
   let stopped = false;
 
   const learn = (route: Route): void => {
@@ -60,9 +60,12 @@ export function createRoutes(members: readonly Member[], pollMs: number): Routes
     return started;
   };
 
-  const tick = async (): Promise<void> => {
-    await Promise.allSettled(members.map(read));
-    if (!stopped) timer = setTimeout(() => void tick(), pollMs).unref();
+  /** Each on its own: one that does not answer delays no news of the others. */
+  const readLater = (member: Member, ms: number): void => {
+    const again = (): void => {
+      if (!stopped) readLater(member, pollMs);
+    };
+    timers.set(member, setTimeout(() => void read(member).then(again, again), ms).unref());
   };
 
   return {
@@ -82,12 +85,12 @@ export function createRoutes(members: readonly Member[], pollMs: number): Routes
     learn,
     read,
     poll: () => {
-      if (timer !== undefined || stopped || members.length === 1) return;
-      timer = setTimeout(() => void tick(), 0).unref();
+      if (timers.size > 0 || stopped || members.length === 1) return;
+      for (const member of members) readLater(member, 0);
     },
     stop: async () => {
       stopped = true;
-      clearTimeout(timer);
+      for (const timer of timers.values()) clearTimeout(timer);
       await Promise.allSettled(reading.values());
     },
   };
