@@ -606,6 +606,20 @@ create table shared_limit_part (
   primary key (name, installation)
 ) with (fillfactor = 50);
 
+-- tables/shared_use.sql
+
+-- Recent use of shares in several installations, of fair orders whose home is this one. uses: amounts by share, as the
+-- leader of the installation told them at that time. Unlogged: it is told again within a second.
+create unlogged table shared_use (
+  name         text collate "C" check (name <> '' and length(name) <= 100),
+  installation smallint    not null check (installation between 0 and 1023),
+  epoch        bigint      not null,
+  uses         json        not null check (octet_length(uses::text) <= 1048576),
+  told         timestamptz not null,
+  primary key (name, installation)
+) with (fillfactor = 50);
+comment on table shared_use is 'Recent use of the shares of orders over several installations. Written by share_uses alone.';
+
 -- tables/work_queue.sql
 
 -- Work items, one row each: the work that one slot of a node takes at a time. A row is one job (id), or a
@@ -3156,6 +3170,30 @@ begin
       using errcode = '55000', hint = 'Make sure that none runs there, and forfeit its part first.';
   end if;
   delete from shared_limit where name = p_name;
+end
+$$;
+
+-- functions/installation/shared_use.sql
+
+-- Notes the recent use of shares in an installation, and returns that of the others, with its age in milliseconds by this
+-- server's clock. Called by leaders of installations about once a second. p_uses null: notes nothing. One of an earlier
+-- epoch changes nothing. Use that was told a day ago is deleted: it has long decayed.
+create function share_uses(p_name text, p_installation integer, p_epoch bigint, p_uses json) returns table (uses json, age_ms float8)
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+#variable_conflict use_column
+begin
+  perform set_config('synchronous_commit', 'off', true);
+  if p_uses is not null then
+    insert into shared_use as u (name, installation, epoch, uses, told) values (p_name, p_installation, p_epoch, p_uses, clock_timestamp())
+    on conflict (name, installation) do update set epoch = excluded.epoch, uses = excluded.uses, told = excluded.told
+      where u.epoch <= excluded.epoch;
+    delete from shared_use u where u.told < clock_timestamp() - interval '1 day';
+  end if;
+  return query
+    select u.uses, (extract(epoch from clock_timestamp() - u.told) * 1000)::float8 from shared_use u
+    where u.name = p_name and u.installation <> p_installation order by u.installation;
 end
 $$;
 

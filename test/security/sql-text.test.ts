@@ -50,8 +50,8 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     'job.toLowerCase()': 'in a text that is hashed',
     name: 'in a text that is hashed',
   },
-  'postgres/src/statements/installation.ts': { routesMax: 'a constant number' },
-  'postgres/src/statements/moves.ts': {
+  'postgres/src/statements/installation/identity.ts': { routesMax: 'a constant number' },
+  'postgres/src/statements/installation/moves.ts': {
     name: 'one of the names in the code',
     type: 'one of the types in the code',
     'index + 1': 'the number of a parameter',

@@ -31,8 +31,8 @@ export {
 } from './installations/installations.ts';
 export { audited } from './dashboard/audit.ts';
 export { operatorOf } from './operator/operator.ts';
-export type { Route, RouteChanges } from './statements/installation.ts';
-export { readIdentity, readRoute, readRoutes, setRoute } from './statements/installation.ts';
+export type { Route, RouteChanges } from './statements/installation/identity.ts';
+export { readIdentity, readRoute, readRoutes, setRoute } from './statements/installation/identity.ts';
 export type {
   KeyCount,
   KeyMove,
@@ -42,7 +42,7 @@ export type {
   OpenMove,
   Received,
   Slice,
-} from './statements/moves.ts';
+} from './statements/installation/moves.ts';
 export {
   claimMove,
   countKey,
@@ -58,10 +58,11 @@ export {
   openKey,
   readMoves,
   receiveJobs,
-} from './statements/moves.ts';
+} from './statements/installation/moves.ts';
 export { aLimitName, textOf } from './operator/shared-limits.ts';
-export type { LeasedPart, LeaseRequest } from './statements/shared-limits.ts';
-export { leaseLimit, readLeading, readSharedLimits } from './statements/shared-limits.ts';
+export type { LeasedPart, LeaseRequest } from './statements/installation/shared-limits.ts';
+export { leaseLimit, readLeading, readSharedLimits } from './statements/installation/shared-limits.ts';
+export { shareUses } from './statements/installation/shared-uses.ts';
 export type { Remedies } from './operator/explain/reasons.ts';
 export { keyText, rateText, reasonText } from './operator/explain/reasons.ts';
 export type { ShareOptions } from './operator/share.ts';

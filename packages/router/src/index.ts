@@ -6,6 +6,8 @@ export type { KeyMoved } from './move/move.ts';
 export type { FailedMove, MovePlan, PlannedMove, Rebalanced } from './move/rebalance.ts';
 export type { MoveProgress } from './move/steps.ts';
 export type { LimitPart, LimitStatus, RouterLimits } from './limits/limits-of.ts';
+export type { SharedFairShareOptions } from './limits/shared-fair-share.ts';
+export { sharedFairShare } from './limits/shared-fair-share.ts';
 export type { SharedLimitOptions, SharedLimitsOptions } from './limits/shared-limits.ts';
 export { sharedLimits } from './limits/shared-limits.ts';
 export type { Checked, CheckedInstallation, Misfit } from './operator/check.ts';

@@ -26,6 +26,7 @@ export const statements: Readonly<
     ],
     cannot: [
       `select * from lease_limit('api', 1, 1, 10, null, 0, 0, null, 5000)`,
+      `select * from share_uses('fair_share', 1, 1, '{}')`,
       'select * from shared_limit',
       'select payload from queue',
       'select checkpoint from queue',
@@ -73,6 +74,7 @@ export const statements: Readonly<
       `select * from lead('l', 1000), lateral end_holds('l', epoch, array['k'])`,
       'select open_explains(0)',
       `select * from lease_limit('api', 1, 1, 10, null, 0, 0, null, 5000)`,
+      `select * from share_uses('fair_share', 1, 1, '{}')`,
       'select * from shared_limit, shared_limit_part',
       `select count_behind('{q}', '{k}', '{0}', '{0}', 10), wanted_slots()`,
       `select waiting_job(${id})`,
@@ -85,6 +87,7 @@ export const statements: Readonly<
       `select forfeit_part('api', 1)`,
       `select remove_limit('api')`,
       'update shared_limit_part set part = 1',
+      'update shared_use set epoch = 1',
       'select incarnation from node',
       'select * from queue',
       'delete from work_queue',
@@ -130,6 +133,7 @@ export const statements: Readonly<
     ],
     cannot: [
       `select * from lease_limit('api', 1, 1, 10, null, 0, 0, null, 5000)`,
+      `select * from share_uses('fair_share', 1, 1, '{}')`,
       'select incarnation from node',
       `select h.* from node n, held_leases(n.id, n.incarnation) h`,
       `select leave_node(n.id, n.incarnation) from node n`,
@@ -188,6 +192,7 @@ export const statements: Readonly<
     ],
     cannot: [
       `select * from lease_limit('api', 1, 1, 10, null, 0, 0, null, 5000)`,
+      `select * from share_uses('fair_share', 1, 1, '{}')`,
       'select incarnation from node',
       'select payload from queue',
       'select checkpoint from queue',
@@ -260,6 +265,7 @@ export const statements: Readonly<
     ],
     cannot: [
       `select * from lease_limit('api', 1, 1, 10, null, 0, 0, null, 5000)`,
+      `select * from share_uses('fair_share', 1, 1, '{}')`,
       'update shared_limit set size = 1',
       `insert into audit (actor, via, db_user, action) values ('me', 'cli', 'me', 'x')`,
       `update audit set actor = 'you'`,

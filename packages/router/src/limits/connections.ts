@@ -49,3 +49,25 @@ export function createConnections(installations: readonly Installation[]): Conne
     },
   };
 }
+
+/** Runs work, and rejects as soon as the signal aborts. The work ends by the time limit of its statements. */
+export async function heeding<Result>(signal: AbortSignal, work: () => Promise<Result>): Promise<Result> {
+  let stop: (() => void) | undefined;
+  const aborted = new Promise<never>((_, reject) => {
+    stop = () => reject(signal.reason as Error);
+    signal.addEventListener('abort', stop, { once: true });
+  });
+  try {
+    return await Promise.race([work(), aborted]);
+  } finally {
+    if (stop !== undefined) signal.removeEventListener('abort', stop);
+  }
+}
+
+/** Error of a leader that asks in the name of an installation that it does not lead. */
+export function notLeading(self: string): PgQueueError {
+  return new PgQueueError(
+    'configuration',
+    `this scheduler does not lead installation ${self}: is self the name of another one?`,
+  );
+}

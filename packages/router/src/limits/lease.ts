@@ -12,6 +12,7 @@ import {
 } from '@pgqueue/postgres/internal';
 import type { Member } from '../installations/member.ts';
 import type { Connections } from './connections.ts';
+import { heeding, notLeading } from './connections.ts';
 
 /** Length of a lease, and time between two renewals, in milliseconds. */
 export const leaseMs = 5_000;
@@ -120,13 +121,6 @@ async function checkTerm(
   }
 }
 
-function notLeading(self: string): PgQueueError {
-  return new PgQueueError(
-    'configuration',
-    `this scheduler does not lead installation ${self}: is self the name of another one?`,
-  );
-}
-
 /** Runs a lease, and says in the refusal of the home what to do. */
 async function refusing<Result>(
   { name, home }: LeasingOptions,
@@ -177,18 +171,4 @@ function createWantsOfFlow(size: number, perSecond: number): (leading: Leading) 
     const used = (taken - before.taken) / ((at - before.at) / 1_000) / perSecond;
     return Math.min(size, Math.max(1, Math.ceil(size * used * spare)));
   };
-}
-
-/** Runs work, and rejects as soon as the signal aborts. The work ends by the time limit of its statements. */
-async function heeding<Result>(signal: AbortSignal, work: () => Promise<Result>): Promise<Result> {
-  let stop: (() => void) | undefined;
-  const aborted = new Promise<never>((_, reject) => {
-    stop = () => reject(signal.reason as Error);
-    signal.addEventListener('abort', stop, { once: true });
-  });
-  try {
-    return await Promise.race([work(), aborted]);
-  } finally {
-    if (stop !== undefined) signal.removeEventListener('abort', stop);
-  }
 }

@@ -13,7 +13,7 @@ import { aName, checkPart } from '../../check-part.ts';
 import { ownPart } from '../../own-parts.ts';
 import type { Heads, OpenOrder, Order } from '../../order.ts';
 import type { InFlight, JobFacts, Lane, Settlement, Snapshot } from '../../snapshot.ts';
-import { compareText, defaultPool, poolOf } from '../../snapshot.ts';
+import { compareText, defaultPool, own, poolOf } from '../../snapshot.ts';
 import type { FairShareState, Unsure } from './state.ts';
 import { afterWrite, noState, restoreState, withCharges } from './state.ts';
 import type { Estimates } from '../lib/runtimes.ts';
@@ -21,6 +21,7 @@ import { estimates, inOrder, learn, nameIn } from '../lib/runtimes.ts';
 import type { OpenLevel, ShareRules } from './share.ts';
 import type { ShareLevel } from './levels.ts';
 import { burstGates, openLevel, pathName, shareName } from './levels.ts';
+import { heard, noOver, used } from './over.ts';
 import { pathOf } from './share.ts';
 import type { ShareTree } from './tree.ts';
 import { openTree } from './tree.ts';
@@ -97,6 +98,15 @@ const shape: Shape<FairShareOptions> = {
  * @throws {PgQueueError} `configuration`
  */
 export function fairShare(options: FairShareOptions = {}): Order<FairShareState> {
+  return fairShareOver(options);
+}
+
+/**
+ * Fair sharing that also counts what shares use in other installations: `prepare` tells them the use here, and fetches
+ * the {@link Uses} there.
+ * @throws {PgQueueError} `configuration`
+ */
+export function fairShareOver(options: FairShareOptions, prepare?: Order['prepare']): Order<FairShareState> {
   checkPart('order', 'fair_share', {
     options,
     shape,
@@ -105,7 +115,8 @@ export function fairShare(options: FairShareOptions = {}): Order<FairShareState>
   const { name = 'fair_share', levels = queuesAndKeys, charge = 'jobs' } = options;
   const { halfLifeMs = null, idleCredit = 0 } = options;
   const unit = typeof charge === 'object' ? 'cost' : charge;
-  const initial = noState({ unit, levels: levels.length });
+  const none = noState({ unit, levels: levels.length });
+  const initial = prepare === undefined ? none : { ...none, over: noOver };
   const settings: Settings = {
     name,
     levels,
@@ -124,6 +135,7 @@ export function fairShare(options: FairShareOptions = {}): Order<FairShareState>
     gates: burstGates(name, levels),
     needs: { settlements: charge === 'time' },
     soft: true,
+    ...(prepare === undefined ? {} : { prepare }),
   };
   return levels === queuesAndKeys && unit !== 'cost' ? ownPart(order) : order;
 }
@@ -143,6 +155,7 @@ interface FairShareRun {
   readonly runtimes: FairShareState['runtimes'];
   /** Shares by pool, including the charges of the attempts that have ended. */
   readonly pools: FairShareState['pools'];
+  readonly over: FairShareState['over'];
   readonly levels: readonly OpenLevel[];
   readonly known: Estimates;
   readonly decay: Decay;
@@ -234,9 +247,9 @@ function byPool(
   return grouped;
 }
 
-/** Charges the attempts that ended since the last plan. */
+/** Charges the attempts that ended since the last plan, and what other installations have used since. */
 function settle(settings: Settings, snapshot: Snapshot, before: FairShareState): FairShareRun {
-  const { levels, charge, halfLifeMs } = settings;
+  const { name, levels, charge, halfLifeMs } = settings;
   const decay = { nowMs: snapshot.nowMs, halfLifeMs };
   const open = levels.map((level) => openLevel(level, snapshot));
   const settled = inOrder(snapshot.settled);
@@ -249,7 +262,14 @@ function settle(settings: Settings, snapshot: Snapshot, before: FairShareState):
     const amounts = open.map((level, index) => cost / level.weight(path[index] ?? ''));
     return [{ pool: poolOf(snapshot, settlement.job.queue), path, amounts }];
   });
-  return { ...opened, pools: withCharges(before.pools, charges, decay) };
+  if (before.over === undefined)
+    return { ...opened, over: undefined, pools: withCharges(before.pools, charges, decay) };
+  const others = heard(used(before.over, charges), own(snapshot.prepared, name), {
+    decay,
+    levels: levels.length,
+  });
+  const pools = withCharges(before.pools, [...charges, ...others.charges], decay);
+  return { ...opened, over: others.over, pools };
 }
 
 /** Returns the cost that an ended attempt is charged. Below 0: it is given back. */
@@ -307,7 +327,7 @@ function treesOf(
 
 /** Returns the state after a plan. The same object is returned if nothing changed. */
 function stateAfter(
-  { before, runtimes, pools: settled }: FairShareRun,
+  { before, runtimes, over, pools: settled }: FairShareRun,
   { pools, unsure }: { readonly pools: Map<string, Pool> | undefined; readonly unsure: readonly Unsure[] },
 ): FairShareState {
   const changed = new Map<string, Shares | null>(Object.entries(settled));
@@ -318,11 +338,13 @@ function stateAfter(
   const names = [...changed.keys()];
   const same =
     runtimes === before.runtimes &&
+    over === before.over &&
     unsure.length === 0 &&
     before.unsure.length === 0 &&
     names.length === Object.keys(before.pools).length &&
     names.every((name) => Object.hasOwn(before.pools, name) && before.pools[name] === changed.get(name));
   if (same) return before;
   const sorted = [...changed].toSorted(([a], [b]) => compareText(a, b));
-  return { ...before, runtimes, pools: Object.fromEntries(sorted), unsure };
+  const after = { ...before, runtimes, pools: Object.fromEntries(sorted), unsure };
+  return over === undefined ? after : { ...after, over };
 }

@@ -2,7 +2,9 @@ import type { Json } from '../../../job/job.ts';
 import type { Written } from '../../policy.ts';
 import type { Runtimes } from '../lib/runtimes.ts';
 import { noRuntimes, restoreRuntimes } from '../lib/runtimes.ts';
-import type { Charge, Decay, Shares } from './saved.ts';
+import type { Over, PoolCharge } from './over.ts';
+import { restoreOver, used } from './over.ts';
+import type { Decay, Shares } from './saved.ts';
 import { charged, restoreShares } from './saved.ts';
 
 /** State of fair share. Plain JSON. */
@@ -15,6 +17,8 @@ export type FairShareState = {
   readonly runtimes: Runtimes;
   /** Charges of the last plan, until it is known which of its jobs were written. */
   readonly unsure: readonly Unsure[];
+  /** Set when the order shares with other installations. */
+  readonly over?: Over;
 };
 
 export type Unsure = {
@@ -30,7 +34,7 @@ export function noState({ unit, levels }: Pick<FairShareState, 'unit' | 'levels'
 
 /** Returns the valid parts of a state that another leader saved. */
 export function restoreState(saved: Json, like: FairShareState): FairShareState {
-  const { unit, levels, pools, runtimes, unsure } = asRecord(saved);
+  const { unit, levels, pools, runtimes, unsure, over } = asRecord(saved);
   const known = { ...like, runtimes: restoreRuntimes(runtimes) };
   if (unit !== like.unit || levels !== like.levels || typeof pools !== 'object' || pools === null)
     return known;
@@ -41,6 +45,7 @@ export function restoreState(saved: Json, like: FairShareState): FairShareState 
     ...known,
     pools: Object.fromEntries(restored),
     unsure: Array.isArray(unsure) ? unsure.filter(isUnsure) : [],
+    ...(like.over === undefined ? {} : { over: restoreOver(over) }),
   };
 }
 
@@ -56,7 +61,7 @@ function isUnsure(value: unknown): value is Unsure {
 /** Adds charges to the shares of their pools. */
 export function withCharges(
   pools: FairShareState['pools'],
-  charges: readonly (Charge & { readonly pool: string })[],
+  charges: readonly PoolCharge[],
   decay: Decay,
 ): FairShareState['pools'] {
   if (charges.length === 0) return pools;
@@ -67,7 +72,7 @@ export function withCharges(
   return Object.fromEntries(changed);
 }
 
-/** Takes back the charges of jobs that were not written. */
+/** Takes back the charges of jobs that were not written, and counts those that were as use of this installation. */
 export function afterWrite(
   state: FairShareState,
   { ids, atMs }: Written,
@@ -76,5 +81,12 @@ export function afterWrite(
   if (state.unsure.length === 0) return state;
   const lost = state.unsure.filter(({ id }) => !ids.has(id));
   const back = lost.map((charge) => ({ ...charge, amounts: charge.amounts.map((amount) => -amount) }));
-  return { ...state, pools: withCharges(state.pools, back, { nowMs: atMs, halfLifeMs }), unsure: [] };
+  const { over } = state;
+  const written = over === undefined ? [] : state.unsure.filter(({ id }) => ids.has(id));
+  return {
+    ...state,
+    pools: withCharges(state.pools, back, { nowMs: atMs, halfLifeMs }),
+    unsure: [],
+    ...(over === undefined ? {} : { over: used(over, written) }),
+  };
 }

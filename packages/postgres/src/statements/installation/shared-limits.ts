@@ -1,4 +1,4 @@
-import type { Target } from '../connection/target.ts';
+import type { Target } from '../../connection/target.ts';
 
 /** Leader of an installation, with what it tells of a shared limit and of its use of it. */
 export interface LeaseRequest {

@@ -1,5 +1,5 @@
-import type { Leader } from './sweeps.ts';
-import type { Target } from '../connection/target.ts';
+import type { Leader } from '../sweeps.ts';
+import type { Target } from '../../connection/target.ts';
 
 /** A move of a key that an installation has noted. */
 export interface KeyMove {

@@ -1,4 +1,4 @@
-import type { Target } from '../connection/target.ts';
+import type { Target } from '../../connection/target.ts';
 
 /** Number and name of an installation among those that a router knows. */
 export interface InstallationIdentity {
