@@ -83,7 +83,7 @@ const mistakes = 'test/conformance/mistakes.test.ts';
 /** Files share their processes: a new one for each costs more than most files do. */
 const shares = { isolate: false };
 
-/** `npm test`: the projects unit, repo and database, on PostgreSQL 18. The others are `npm run test:long`; checkers, next and docker apart. */
+/** `npm test`: the projects unit, repo and database, on PostgreSQL 18. The others are `npm run test:long`; checkers, next, citus and docker apart. */
 const projects = [
   {
     ...common,
@@ -134,6 +134,8 @@ const projects = [
   { ...withServer, name: 'next', include: under('next') },
   // Helm and schemas, 70 MB from npm: `npm run test:kubernetes`, on Linux with an x64 processor
   { ...withServer, name: 'kubernetes', include: under('kubernetes'), testTimeout: 600_000 },
+  // needs Citus, which has to be built from source, and is skipped without it: `npm run test:citus`
+  { ...common, name: 'citus', include: under('citus'), testTimeout: 600_000 },
   { ...common, name: 'docker', include: under('docker'), testTimeout: 600_000 },
 ];
 

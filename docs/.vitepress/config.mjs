@@ -116,6 +116,7 @@ export default defineConfig({
           'scaling',
           'guides/installations',
           'guides/shared-limits',
+          'guides/citus',
         ),
       },
       { text: 'Judge it', items: entries('reliability', 'benchmarks') },

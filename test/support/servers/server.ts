@@ -7,11 +7,13 @@ import { join } from 'node:path';
 import pg from 'pg';
 import { until } from '../until.ts';
 import type { Base } from './machine.ts';
-import { binaries, freePort, run, serverIdentity } from './machine.ts';
+import { binaries as defaultBinaries, freePort, run, serverIdentity } from './machine.ts';
 
 export interface ServerOptions {
   readonly base: Base;
   readonly name: string;
+  /** Folder of the server's programs. Default: those of PostgreSQL 15. */
+  readonly binaries?: string;
   /**
    * Settings in addition to the common ones: no fsync (processes die here, not machines), 100 connections.
    */
@@ -59,7 +61,7 @@ const startMs = 30_000;
 
 /** Makes a server, which runs after `start`. */
 export async function createPostgres(options: ServerOptions): Promise<PostgresServer> {
-  const { base, name, settings = {}, env = {}, standbyOf, wal } = options;
+  const { base, name, binaries = defaultBinaries, settings = {}, env = {}, standbyOf, wal } = options;
   const { data = base.make(name) } = options;
   const port = await freePort();
   const walArgs = wal === undefined ? [] : [`--waldir=${wal}`];
@@ -76,11 +78,20 @@ export async function createPostgres(options: ServerOptions): Promise<PostgresSe
     `${key}=${value}`,
   ]);
   const log = join(base.folder, `${name}.log`);
-  return controlled({ name, port, data, env, log, args: ['-D', data, '-p', String(port), ...args] });
+  return controlled({
+    name,
+    binaries,
+    port,
+    data,
+    env,
+    log,
+    args: ['-D', data, '-p', String(port), ...args],
+  });
 }
 
 interface Parts {
   readonly name: string;
+  readonly binaries: string;
   readonly port: number;
   readonly data: string;
   readonly env: Readonly<Record<string, string>>;
@@ -88,7 +99,7 @@ interface Parts {
   readonly args: readonly string[];
 }
 
-function controlled({ name, port, data, env, log, args }: Parts): PostgresServer {
+function controlled({ name, binaries, port, data, env, log, args }: Parts): PostgresServer {
   const url = `postgres://postgres@127.0.0.1:${port}/postgres`;
   let child: ChildProcess | undefined;
   const running = (): boolean => child !== undefined && child.exitCode === null && child.signalCode === null;
