@@ -1,6 +1,7 @@
 import { defineTask, implement, implementBatch, PgQueueError } from '@pgqueue/core';
 import { createOperator, migrate, migrationStatus } from '@pgqueue/postgres';
 import { createProducer } from '@pgqueue/producer';
+import { createRouter } from '@pgqueue/router';
 import { createScheduler, maintenanceWindow } from '@pgqueue/scheduler';
 import { createPuller, createWorker } from '@pgqueue/worker';
 import { describe, expect, test } from 'vitest';
@@ -11,6 +12,9 @@ const connectionString = 'postgres://nobody:s3cret-canary@127.0.0.1:9/none';
 const task = defineTask({ name: 'mail', payload: z.object({ to: z.string() }) });
 const handler = implement(task, () => null);
 const of = (): null => null;
+const router = createRouter({
+  installations: [1, 2].map((number) => ({ number, name: `n-${number}`, connectionString })),
+});
 
 /** Functions that a user calls, with valid options. */
 const makers: readonly (readonly [what: string, make: (options: never) => unknown, right: object])[] = [
@@ -19,6 +23,7 @@ const makers: readonly (readonly [what: string, make: (options: never) => unknow
   ['createScheduler', createScheduler, { connectionString }],
   ['createWorker', createWorker, { connectionString, tasks: [handler] }],
   ['createPuller', createPuller, { connectionString, tasks: ['mail'] }],
+  ['router.puller', (options: never) => router.puller(options), { tasks: ['mail'] }],
   ['defineTask', defineTask, { name: 'mail', payload: z.object({}) }],
   [
     'maintenanceWindow',
@@ -63,6 +68,9 @@ const mistakes: readonly (readonly [what: string, wrong: object, problem: string
   ['createPuller', { tasks: [5] }, 'tasks[0] must be'],
   ['createPuller', { tasks: [null] }, 'tasks[0] must be'],
   ['createPuller', { slot: 5 }, 'there is no slot: did you mean slots?'],
+  ['router.puller', { task: ['mail'] }, 'there is no task: did you mean tasks?'],
+  ['router.puller', { tasks: [5] }, 'tasks[0] must be'],
+  ['router.puller', { slots: '5' }, 'slots must be a whole number from 1 to 100000, not "5"'],
   ['defineTask', { payloadVersion: 2 }, 'there is no payloadVersion: '],
   ['defineTask', { retries: 3 }, 'there is no retries'],
   [

@@ -12,15 +12,10 @@ export type { SharedLimitOptions, SharedLimitsOptions } from './limits/shared-li
 export { sharedLimits } from './limits/shared-limits.ts';
 export type { Checked, CheckedInstallation, Misfit } from './operator/check.ts';
 export type { Answer } from './operator/every.ts';
-export type {
-  InstallationStatus,
-  RouterJobs,
-  RouterOperator,
-  RouterPage,
-  RouterStatus,
-  Unreachable,
-} from './operator/operator.ts';
+export type { InstallationStatus, RouterJobs, RouterOperator, RouterStatus } from './operator/operator.ts';
+export type { RouterPage, Unreachable } from './operator/page.ts';
 export type { RouterProducer } from './producer/producer.ts';
+export type { RouterPulledJob, RouterPuller, RouterPullerOptions } from './puller/puller.ts';
 export type { Router, RouterOptions } from './router.ts';
 export { createRouter } from './router.ts';
 export type { RouterWorker, RouterWorkerOptions } from './worker/worker.ts';

@@ -25,6 +25,8 @@ import { createProducers } from './producer/members.ts';
 import type { RouterProducer } from './producer/producer.ts';
 import { createRouterProducer } from './producer/producer.ts';
 import { createSpread } from './producer/spread.ts';
+import type { RouterPuller, RouterPullerOptions } from './puller/puller.ts';
+import { createRouterPuller } from './puller/puller.ts';
 import { createRoutes } from './route/routes.ts';
 import type { RouterWorker, RouterWorkerOptions } from './worker/worker.ts';
 import { createRouterWorker } from './worker/worker.ts';
@@ -43,7 +45,7 @@ export interface RouterOptions {
   readonly observe?: Observer;
   /** As of a producer. */
   readonly trace?: TraceSource;
-  /** Codec of all its producers, operators and workers, as `encrypted` returns it. Default: none. */
+  /** Codec of all its producers, operators, workers and pullers, as `encrypted` returns it. Default: none. */
   readonly codec?: Codec;
   /** Person or program that acts through `operator`, for the table `audit` of each installation. Default: nothing is noted. */
   readonly actor?: Actor;
@@ -58,6 +60,11 @@ export interface Router {
    * @throws {PgQueueError} `configuration`, with all that is wrong
    */
   worker(options: RouterWorkerOptions): RouterWorker;
+  /**
+   * Creates a puller of all installations. Close it before the router is closed.
+   * @throws {PgQueueError} `configuration`, with all that is wrong
+   */
+  puller(options: RouterPullerOptions): RouterPuller;
   /**
    * The plain producer of one installation, by its name or number: for enqueues within a transaction of its database. It
    * enqueues there, also jobs of keys that have their home elsewhere. The router closes it.
@@ -106,7 +113,8 @@ export function createRouter(options: RouterOptions): Router {
     routes.poll();
   };
   const active = members.filter(({ installation }) => installation.state !== 'draining');
-  const operators = createOperators({ actor, codec: options.codec });
+  const { codec } = options;
+  const operators = createOperators({ actor, codec });
   const close = async (): Promise<void> => {
     await Promise.all([producers.close(), operators.close(), routes.stop()]);
     await Promise.all(members.map((member) => member.close()));
@@ -121,8 +129,11 @@ export function createRouter(options: RouterOptions): Router {
     }),
     worker: (given) => {
       use();
-      const { codec } = options;
       return createRouterWorker(members, codec === undefined ? given : { codec, ...given });
+    },
+    puller: (given) => {
+      use();
+      return createRouterPuller(members, given, codec);
     },
     at: (installation) => {
       use();

@@ -1,4 +1,8 @@
 // Parts that the router is made of. Not for users: any release may change them.
 export type { SharedSlots } from './claim/shared-slots.ts';
+export { createPace } from './claim/poll-interval.ts';
 export { createSharedSlots } from './claim/shared-slots.ts';
 export { createSharingWorker } from './worker.ts';
+export { unitsOf } from './lease/unit.ts';
+export { createAskedPuller } from './pull/puller.ts';
+export type { AskedJobs, AskedPuller } from './pull/verbs.ts';

@@ -6,7 +6,6 @@ import type {
   JobsOperator,
   JobSummary,
   Operator,
-  Page,
   QueueChange,
   QueueSettings,
   SharedLimit,
@@ -22,21 +21,11 @@ import type { Checked } from './check.ts';
 import { checkTogether } from './check.ts';
 import { findIn, lookUpOrder } from '../producer/find.ts';
 import type { Answer } from './every.ts';
+import type { RouterPage } from './page.ts';
+import { pageOver } from './page.ts';
 import { askAll, changedAll, valuesOf } from './every.ts';
 import type { Ask } from './verdicts.ts';
 import { verdictsOf } from './verdicts.ts';
-
-/** An installation that did not answer. */
-export interface Unreachable {
-  readonly installation: string;
-  readonly message: string;
-}
-
-/** A page over all installations. */
-export interface RouterPage<Item> extends Page<Item> {
-  /** Those that did not answer, and whose items are missing. */
-  readonly unreachable: readonly Unreachable[];
-}
 
 /** Status of one installation; null: it did not answer, and `error` says why. */
 export interface InstallationStatus {
@@ -195,7 +184,8 @@ function jobsOf(parts: RouterOperatorParts, all: All): RouterJobs {
   return {
     get: (id) => find(id, (jobs) => jobs.get(id)),
     wait: (id, options) => find(id, (jobs) => jobs.wait(id, options)),
-    list: async (options = {}) => pageOver(await all(({ jobs }) => jobs.list(options)), options?.limit ?? 50),
+    list: async (options = {}) =>
+      pageOver(await all(({ jobs }) => jobs.list(options)), { limit: options?.limit ?? 50, order: 'newest' }),
     cancel: (ids) => byId(ids, ({ jobs }, some) => jobs.cancel(some)),
     count: async (filter) => {
       const counts = changedAll('counting jobs', await all(({ jobs }) => jobs.count(filter)));
@@ -235,30 +225,6 @@ function cancelledIn(all: readonly CancelledJobs[]): CancelledJobs {
     signalled: sum(all, ({ signalled }) => signalled),
     busy: sum(all, ({ busy }) => busy),
     missing: sum(all, ({ missing }) => missing),
-  };
-}
-
-/**
- * Merges first pages after one cursor into one page, newest first. Exact: each has the first `limit` of its
- * installation, so the first `limit` of all are among them.
- * @throws the error of an installation, if none answered, or if it refused the question
- */
-function pageOver(answers: readonly Answer<Page<JobSummary>>[], limit: number): RouterPage<JobSummary> {
-  const failed = answers.flatMap((answer) => (answer.ok ? [] : [answer]));
-  const refused = failed.find(({ error }) => error instanceof PgQueueError && error.code === 'configuration');
-  if (refused !== undefined) throw refused.error;
-  const pages = valuesOf(answers);
-  const [first] = failed;
-  if (pages.length === 0 && first !== undefined) throw first.error;
-  const items = pages
-    .flatMap((page) => page.items)
-    .toSorted((a, b) => (a.id < b.id ? 1 : a.id > b.id ? -1 : 0));
-  const shown = items.slice(0, limit);
-  const more = items.length > limit || pages.some(({ next }) => next !== null);
-  return {
-    items: shown,
-    next: more ? (shown.at(-1)?.id ?? null) : null,
-    unreachable: failed.map(({ installation, error }) => ({ installation, message: error.message })),
   };
 }
 

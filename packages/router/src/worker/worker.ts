@@ -1,8 +1,9 @@
 import { PgQueueError } from '@pgqueue/core';
-import { retryPauseMs, within } from '@pgqueue/core/internal';
-import type { Worker, WorkerOptions } from '@pgqueue/worker';
+import { within } from '@pgqueue/core/internal';
+import type { WorkerOptions } from '@pgqueue/worker';
 import { createSharedSlots, createSharingWorker } from '@pgqueue/worker/internal';
 import type { Member } from '../installations/member.ts';
+import { aborted, startIn } from '../installations/start.ts';
 
 /** Options of `router.worker`: those of a worker, but for its database. */
 export type RouterWorkerOptions = Omit<WorkerOptions, 'connectionString' | 'schema' | 'health'>;
@@ -49,7 +50,9 @@ export function createRouterWorker(members: readonly Member[], options: RouterWo
     return (stopped ??= Promise.all(workers.map(({ worker }) => worker.stop(given))).then(() => {}));
   };
   const begin = async (): Promise<void> => {
-    const starts = workers.map((each) => startOne(each, stopping.signal));
+    const starts = workers.map(({ member, worker }) =>
+      startIn(member, () => worker.start(), { signal: stopping.signal }),
+    );
     const all = Promise.all(starts).then(() => {});
     try {
       if (await within(startMs, all)) return await all;
@@ -82,28 +85,4 @@ export function createRouterWorker(members: readonly Member[], options: RouterWo
     },
     ended,
   };
-}
-
-/** Starts the worker of one installation, once its database has said that it is that one. */
-async function startOne(
-  { member, worker }: { readonly member: Member; readonly worker: Worker },
-  signal: AbortSignal,
-): Promise<void> {
-  for (let failures = 1; !signal.aborted; failures += 1) {
-    try {
-      await member.identified();
-      return await worker.start();
-    } catch (error) {
-      if (!(error instanceof PgQueueError) || error.code !== 'installation') throw error;
-      await Promise.race([
-        new Promise((resolve) => setTimeout(resolve, retryPauseMs(failures)).unref()),
-        aborted(signal),
-      ]);
-    }
-  }
-}
-
-function aborted(signal: AbortSignal): Promise<void> {
-  if (signal.aborted) return Promise.resolve();
-  return new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
 }

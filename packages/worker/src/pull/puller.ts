@@ -26,7 +26,7 @@ import type { PulledJob } from './pulled-lease.ts';
 import { PulledLease } from './pulled-lease.ts';
 import type { PullerOptions } from './puller-options.ts';
 import { pullerSettings } from './puller-options.ts';
-import type { Jobs, Pulled, Puller } from './verbs.ts';
+import type { AskedJobs, AskedPuller, Jobs, Pulled, Puller } from './verbs.ts';
 import type { NodeSettings } from '../node-options.ts';
 import { connectionOptions } from '../node-options.ts';
 
@@ -38,7 +38,16 @@ export function createPuller(options: PullerOptions): Puller {
   return new PullerNode(pullerSettings(options), options);
 }
 
-class PullerNode implements Puller {
+/**
+ * Creates a puller of one of several installations; the caller waits over all of them.
+ * @param onWork called when work may have become ready
+ * @throws {PgQueueError} `configuration`
+ */
+export function createAskedPuller(options: PullerOptions, onWork: () => void): AskedPuller {
+  return new PullerNode(pullerSettings(options), options, onWork);
+}
+
+class PullerNode implements AskedPuller {
   readonly node: string;
   readonly #slots: number;
   readonly #leases = new Set<PulledLease>();
@@ -54,7 +63,7 @@ class PullerNode implements Puller {
   #closed: Promise<void> | undefined;
   #fatal: PgQueueError | undefined;
 
-  constructor(settings: NodeSettings, options: PullerOptions) {
+  constructor(settings: NodeSettings, options: PullerOptions, onWork: () => void = () => {}) {
     this.#slots = settings.slots;
     this.node = settings.node;
     this.#codec = settings.codec;
@@ -65,6 +74,7 @@ class PullerNode implements Puller {
       onWork: (released) => {
         if (released) this.#lowWater.drop();
         for (const wake of this.#waits) wake();
+        onWork();
       },
       onFatal: (error) => (this.#fatal = error),
     });
@@ -81,16 +91,15 @@ class PullerNode implements Puller {
   async claim({ max = 1, waitMs = 0 }: { readonly max?: number; readonly waitMs?: number } = {}): Promise<
     readonly PulledJob[]
   > {
-    await this.#start();
+    await this.start();
     const deadline = performance.now() + waitMs;
     const pace = createPace();
     for (let failures = 0; ;) {
-      if (this.#fatal !== undefined) throw this.#fatal;
-      if (this.#closed !== undefined) throw closed(this.node);
+      this.#check();
       const nowMs = performance.now();
       let pauseMs: number;
       try {
-        const jobs = await this.#claimOnce(max);
+        const { jobs } = await this.ask(max);
         if (jobs.length > 0) return jobs;
         failures = 0;
         pauseMs = pace.next({ got: 0, asked: max, nowMs, hearing: this.#membership.hearing() });
@@ -171,7 +180,11 @@ class PullerNode implements Puller {
     return (this.#closed ??= this.#close());
   }
 
-  async #start(): Promise<void> {
+  hearing(): boolean {
+    return this.#membership.hearing();
+  }
+
+  async start(): Promise<void> {
     if (this.#closed !== undefined) throw closed(this.node);
     this.#started ??= this.#membership.start();
     try {
@@ -182,14 +195,15 @@ class PullerNode implements Puller {
     }
   }
 
-  async #claimOnce(max: number): Promise<readonly PulledJob[]> {
+  async ask(max: number): Promise<AskedJobs> {
+    this.#check();
     for (const lease of this.#leases) {
       if (lease.lost) this.#forget(lease);
     }
     const used = unitsOf([...this.#leases].map(({ job }) => job)).length;
     const free = Math.min(max, this.#slots - used - this.#asked);
-    if (free <= 0) return [];
-    const { rows, claimedAt } = await this.#ask(free);
+    if (free <= 0) return { jobs: [], room: 0 };
+    const { rows, claimedAt } = await this.#claim(free);
     const jobs = rows.flatMap((row) => row.jobs);
     if (this.#closed !== undefined) throw closed(this.node); // leaving releases these jobs
     const tookMs = performance.now() - claimedAt;
@@ -198,11 +212,17 @@ class PullerNode implements Puller {
     const leases = readable.map((job) => new PulledLease(job, claimedAt));
     for (const lease of leases) this.#leases.add(lease);
     await end();
-    return leases.map(({ job }) => job);
+    return { jobs: leases.map(({ job }) => job), room: free };
+  }
+
+  /** @throws {PgQueueError} the node can't go on */
+  #check(): void {
+    if (this.#fatal !== undefined) throw this.#fatal;
+    if (this.#closed !== undefined) throw closed(this.node);
   }
 
   /** Claims, and counts the slots as taken meanwhile: claims may overlap. */
-  async #ask(free: number): Promise<Claimed> {
+  async #claim(free: number): Promise<Claimed> {
     this.#asked += free;
     try {
       return await this.#claims({ max: free, ahead: null, ...this.#lowWater.range(performance.now()) });

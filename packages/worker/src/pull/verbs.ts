@@ -57,3 +57,26 @@ export interface Puller {
   /** Releases all jobs that the puller holds, and leaves. May be called again. */
   close(): Promise<void>;
 }
+
+/** Result of one claim. */
+export interface AskedJobs {
+  readonly jobs: readonly PulledJob[];
+  /** Slots that it asked for; 0: all of them are taken, and nobody was asked. */
+  readonly room: number;
+}
+
+/** A puller whose caller decides when to claim: it pulls from several. */
+export interface AskedPuller extends Puller {
+  /**
+   * Registers the node.
+   * @throws {PgQueueError} `schema_version`, `node_id_in_use`
+   */
+  start(): Promise<void>;
+  /**
+   * Claims once, after `start`.
+   * @throws {PgQueueError} `node_ended`: it was closed, or is not registered at this moment; `node_id_in_use`
+   */
+  ask(max: number): Promise<AskedJobs>;
+  /** True while hints of work are received. */
+  hearing(): boolean;
+}
