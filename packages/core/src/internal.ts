@@ -35,7 +35,6 @@ export { toFlowRow } from './flow/to-flow-row.ts';
 export { checkJobList, toJobRows } from './job/job-list.ts';
 export { shapeProblem } from './job/shape.ts';
 export { isNewJob, isTraceparent, jobLimits, toJobRow } from './job/validate.ts';
-export type { TaskSchemas } from './job/schemas.ts';
 export { schemasOf } from './job/schemas.ts';
 export { durationMs, parseDuration } from './options/duration.ts';
 export { repeated } from './options/repeated.ts';

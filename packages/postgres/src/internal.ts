@@ -31,7 +31,7 @@ export {
 } from './installations/installations.ts';
 export { audited } from './dashboard/audit.ts';
 export { operatorOf } from './operator/operator.ts';
-export type { Route, RouteChanges } from './statements/installation/identity.ts';
+export type { Route } from './statements/installation/identity.ts';
 export { readIdentity, readRoute, readRoutes, setRoute } from './statements/installation/identity.ts';
 export type {
   KeyCount,
@@ -67,7 +67,7 @@ export type { Remedies } from './operator/explain/reasons.ts';
 export { keyText, rateText, reasonText } from './operator/explain/reasons.ts';
 export type { ShareOptions } from './operator/share.ts';
 export { shareReading } from './operator/share.ts';
-export { readStatus } from './operator/status.ts';
+export { readStatus, totalsOf } from './operator/status.ts';
 export { readTop } from './operator/top.ts';
 export { persistently } from './connection/persistently.ts';
 export {
@@ -79,7 +79,6 @@ export {
   noMoveState,
   leadershipLostState,
   lockedState,
-  movedState,
   nodeEndedState,
   sqlState,
   wasRolledBack,

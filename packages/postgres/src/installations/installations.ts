@@ -26,7 +26,7 @@ export interface Installation {
 }
 
 /** Most installations that a router knows: their numbers are ten bits. */
-export const installationsMax = 1_024;
+const installationsMax = 1_024;
 
 const installationShape: Shape<Installation> = {
   ...identityShape,

@@ -154,7 +154,8 @@ function wantedIn(report: StoredReport | null): Status['wanted'] {
   return report === null || report.stale ? null : (report.wanted ?? null);
 }
 
-function totalsOf(queues: readonly QueueInfo[]): Status['totals'] {
+/** Sums over queues, of one installation or of several. */
+export function totalsOf(queues: readonly QueueInfo[]): Status['totals'] {
   const sum = (of: (queue: QueueInfo) => number): number =>
     queues.reduce((total, queue) => total + of(queue), 0);
   const most = (of: (queue: QueueInfo) => number | null): number | null =>

@@ -13,6 +13,7 @@ import type {
   Verdicts,
 } from '@pgqueue/postgres';
 import type { Installation } from '@pgqueue/postgres/internal';
+import { totalsOf } from '@pgqueue/postgres/internal';
 import type { Member } from '../installations/member.ts';
 import type { KeysOperator } from '../move/keys.ts';
 import type { LimitStatus, RouterLimits } from '../limits/limits-of.ts';
@@ -249,24 +250,10 @@ function statusOf(
     error: answer.ok ? null : answer.error.message,
   }));
   const all = valuesOf(answers);
-  const totals = all.map((status) => status.totals);
   const nodes = all.map((status) => status.nodes);
-  const attempts = all.flatMap(({ queues }) => queues);
-  const tried = sum(attempts, (queue) => queue.attempts);
   return {
     installations,
-    totals: {
-      delayed: sum(totals, ({ delayed }) => delayed),
-      pending: sum(totals, ({ pending }) => pending),
-      ready: sum(totals, ({ ready }) => ready),
-      running: sum(totals, ({ running }) => running),
-      dead: sum(totals, ({ dead }) => dead),
-      exact: totals.every(({ exact }) => exact),
-      oldestMs: most(totals.map(({ oldestMs }) => oldestMs)),
-      claimAgeMs: most(totals.map(({ claimAgeMs }) => claimAgeMs)),
-      retryRate: tried === 0 ? null : sum(attempts, (queue) => queue.failedAttempts) / tried,
-      donePerSecond: sum(totals, ({ donePerSecond }) => donePerSecond),
-    },
+    totals: totalsOf(all.flatMap(({ queues }) => queues)),
     nodes: {
       alive: sum(nodes, ({ alive }) => alive),
       draining: sum(nodes, ({ draining }) => draining),
@@ -279,9 +266,4 @@ function statusOf(
 
 function sum<Item>(items: readonly Item[], of: (item: Item) => number): number {
   return items.reduce((total, item) => total + of(item), 0);
-}
-
-function most(values: readonly (number | null)[]): number | null {
-  const known = values.filter((value) => value !== null);
-  return known.length === 0 ? null : Math.max(...known);
 }

@@ -18,7 +18,7 @@ export interface Producers {
 }
 
 /** Options of a router that its producers share. */
-export type SharedOptions = Omit<ProducerOptions, 'connectionString' | 'pool' | 'schema'>;
+type SharedOptions = Omit<ProducerOptions, 'connectionString' | 'pool' | 'schema'>;
 
 export function createProducers(
   shared: SharedOptions,

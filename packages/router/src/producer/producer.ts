@@ -140,6 +140,11 @@ async function startFlow(
 /** Most times that a job is looked for: it may move while it is awaited. */
 const searchesMax = 4;
 
+/** Answer of the installation that has a job: its result, or that it goes on there. */
+type Found<Result> =
+  | { readonly kind: 'ended'; readonly value: Result }
+  | { readonly kind: 'open'; readonly member: Member };
+
 async function awaitResult<Result>(
   { members, producers }: RouterProducerParts,
   job: string | Enqueued<Result>,
@@ -148,25 +153,28 @@ async function awaitResult<Result>(
   const endsAt = performance.now() + waitMs('producer.result', options);
   const id: unknown = typeof job === 'object' && job !== null ? job.id : job;
   const order = lookUpOrder(members, String(id));
-  const find = (): Promise<Member> =>
-    findIn(order, async (member) => {
-      if (order.length === 1) return member;
-      try {
-        await producers.plain(member).result(job, { timeout: 0 });
-      } catch (error) {
-        if (error instanceof PgQueueError && error.code === 'not_found') throw error;
-      }
-      return member;
-    });
+  const look = async (member: Member): Promise<Found<Result>> => {
+    if (order.length === 1) return { kind: 'open', member };
+    try {
+      return { kind: 'ended', value: await producers.plain(member).result(job, { timeout: 0 }) };
+    } catch (error) {
+      const open = !(error instanceof PgQueueError) || error.code === 'result_timeout';
+      if (open && performance.now() < endsAt) return { kind: 'open', member };
+      throw error;
+    }
+  };
   for (let search = 1; ; search += 1) {
     // a job may come to one installation after that was asked, and leave another before: a second look finds it
-    const there = await find().catch((error: unknown) => {
-      if (order.length > 1 && error instanceof PgQueueError && error.code === 'not_found') return find();
+    const found = await findIn(order, look).catch((error: unknown) => {
+      if (order.length > 1 && error instanceof PgQueueError && error.code === 'not_found')
+        return findIn(order, look);
       throw error;
     });
+    if (found.kind === 'ended') return found.value;
+    const { member } = found;
     try {
       const timeout = Math.max(0, endsAt - performance.now());
-      return await there.run(() => producers.plain(there).result(job, { timeout }));
+      return await member.run(() => producers.plain(member).result(job, { timeout }));
     } catch (error) {
       const vanished = error instanceof PgQueueError && error.code === 'not_found';
       if (!vanished || order.length === 1 || search === searchesMax) throw error;
