@@ -42,20 +42,13 @@ export async function verdictsOf<Verdict extends string>(
       failures.push(error);
     }
   };
-  const named = Map.groupBy(new Set(ids), (id) => lookUpOrder(members, id)[0] as Member);
-  await Promise.all([...named].map(([member, some]) => put(member, some)));
+  const asked = new Map(ids.map((id) => [id, lookUpOrder(members, id)[0]]));
+  const askedOf = (member: Member, some: Iterable<string>, first: boolean): readonly string[] =>
+    [...some].filter((id) => (asked.get(id) === member) === first);
+  await Promise.all(members.map((member) => put(member, askedOf(member, asked.keys(), true))));
   const found = (id: string): boolean => verdicts.has(id) && verdicts.get(id)?.status !== null;
-  const left = [...new Set(ids)].filter((id) => !found(id));
-  if (left.length > 0) {
-    await Promise.all(
-      members.map((member) =>
-        put(
-          member,
-          left.filter((id) => !(named.get(member) ?? []).includes(id)),
-        ),
-      ),
-    );
-  }
+  const left = [...asked.keys()].filter((id) => !found(id));
+  await Promise.all(members.map((member) => put(member, askedOf(member, left, false))));
   if (failures.length > 0 && !ids.every(found)) throw failures[0];
   return ids.map((id) => {
     const verdict = verdicts.get(id);
