@@ -192,7 +192,7 @@ class Claimer:
         if self._short:
             self._ask()
         units = [Unit(node.settler, node.settings.tasks[row.jobs[0][2]], token, row, now) for row in rows]
-        node.runner.take(units, free, 0 if full or got < free else ahead)
+        node.runner.take(units, 0 if full or got < free else ahead)
         del self.tokens[token]
         suspect = any(len(row.jobs[0]) > 6 and (row.jobs[0][10] or 0) > 0 for row in rows)
         return self._pace.next(

@@ -9,7 +9,7 @@ from typing import Any
 from ._codec import Codec, Field, Json, Place, encoded_error
 from ._errors import Aborted, PgQueueError, error_data
 from ._jobs import Job, RetryPolicy, rows_of, rows_text
-from ._json import RESULT_MAX, json_text, result_text, shape_problem
+from ._json import RESULT_MAX, is_number, json_text, result_text, shape_problem
 from ._statements import Settlement
 from ._task import Cancelled, FanOut, GiveUp, Outcome, Retry, Snooze, Task
 from ._unit import Attempt, Ended
@@ -148,8 +148,7 @@ def retry_delay(attempt: Attempt) -> float:
 
     def amount(name: str) -> float:
         value = policy.get(name)
-        usable = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
-        return float(value if usable else default[name])  # type: ignore[arg-type]
+        return float(value if is_number(value) and value >= 0 else default[name])
 
     number, base = attempt.tries + 1, amount("baseMs")
     kind = policy.get("kind")

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict
 
 from ._codec import Codec, Json, Place
 from ._errors import PgQueueError, problems_error
-from ._json import Seconds, is_uuid, json_text, make_id, milliseconds, shape_problem
+from ._json import Seconds, is_number, is_uuid, json_text, make_id, milliseconds, shape_problem
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,9 @@ class RetryPolicy:
             found.append("retry.backoff must be fixed, linear or exponential")
         if milliseconds(self.base) is None or milliseconds(self.max) is None:
             found.append("retry.base and retry.max must be seconds, or timedeltas")
-        if not _is_number(self.factor) or not 1 <= self.factor <= 1000:
+        if not is_number(self.factor) or not 1 <= self.factor <= 1000:
             found.append("retry.factor must be 1 to 1000")
-        if not _is_number(self.jitter) or not 0 <= self.jitter <= 1:
+        if not is_number(self.jitter) or not 0 <= self.jitter <= 1:
             found.append("retry.jitter must be 0 to 1")
         return found
 
@@ -254,7 +254,7 @@ def _attribute_problems(attributes: object) -> list[str]:
     if not isinstance(attributes, Mapping):
         return ["attributes must be a dict"]
     flat = all(
-        isinstance(name, str) and (value is None or isinstance(value, (str, bool)) or _is_number(value))
+        isinstance(name, str) and (value is None or isinstance(value, (str, bool)) or is_number(value))
         for name, value in attributes.items()
     )
     if not flat:
@@ -280,10 +280,6 @@ def _checked_text(value: object, name: str, most: int, problems: list[str]) -> s
         return text
     problems.append(f"{name} {problem}")
     return None
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _has_surrogates(text: str) -> bool:

@@ -9,7 +9,7 @@ import time
 import uuid
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeGuard
 
 from ._errors import PgQueueError, storable
 
@@ -22,10 +22,15 @@ RESULT_MAX = 1_048_576
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
+def is_number(value: object) -> TypeGuard[int | float]:
+    """A finite number, which a bool is not."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
 def milliseconds(value: object) -> float | None:
     """The milliseconds of a length of time; None: it is none."""
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not math.isfinite(seconds):
+    if not is_number(seconds):
         return None
     return seconds * 1_000 if 0 <= seconds * 1_000 <= _LONGEST_MS else None
 

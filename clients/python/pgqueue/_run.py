@@ -80,7 +80,7 @@ class Runner:
         rests = not self._seen_batches or time.monotonic() < self._rests_until
         return max(0, slots - len(self._running)), 0 if rests else max(0, slots - len(self._ahead))
 
-    def take(self, units: list[Unit], free: int, sought: int) -> None:
+    def take(self, units: list[Unit], sought: int) -> None:
         """Runs the units of a claim; those beyond the free slots wait. ``sought``: batches that would have come."""
         with self._lock:
             if self._node.draining.is_set():
