@@ -1,9 +1,9 @@
 // One run over several installations: load and moves under faults, then quiet, then the verdict.
 import { setTimeout as delay } from 'node:timers/promises';
+import { createOperator } from '@pgqueue/postgres';
 import { breaches } from '@pgqueue/postgres/internal';
 import { createRouter } from '@pgqueue/router';
 import { chances } from '../../chaos/workload.ts';
-import { until } from '../../support/until.ts';
 import { countRows } from '../fleet.ts';
 import { recordedItems } from '../recorder.ts';
 import type { End, Item } from './judge.ts';
@@ -47,8 +47,9 @@ export interface ClusterReport {
   readonly violations: readonly string[];
 }
 
-/** Longest time for all jobs to end once nothing disturbs them. */
-const quietMs = 180_000;
+/** Longest time in which no job ends once nothing disturbs them, and for all to end: the limits let some wait long. */
+const stuckMs = 60_000;
+const quietMs = 1_200_000;
 
 export async function clusterRun(options: ClusterOptions): Promise<ClusterReport> {
   const { seed, ms, workers, perSecond, faultEveryMs } = options;
@@ -82,10 +83,7 @@ export async function clusterRun(options: ClusterOptions): Promise<ClusterReport
     const failed = [...(await stage.calm())];
     await load.stop();
     failed.push(...(await moves.stop()));
-    const late = await until('all jobs to end', () => isEmpty(sites.all), quietMs).then(
-      () => [],
-      (error: unknown) => [String(error)],
-    );
+    const late = await allEnd(sites.all);
     // copies of routes that an installation missed while it did not answer
     await router.operator.check({ mend: true });
     const records = await Promise.all(sites.all.map(recordsOf));
@@ -148,9 +146,38 @@ async function routesWrong(sites: readonly Site[]): Promise<readonly string[]> {
   ];
 }
 
-async function isEmpty(sites: readonly Site[]): Promise<boolean> {
-  const left = await Promise.all(sites.map(({ database }) => countRows(database, 'queue')));
-  return left.every((count) => count === 0);
+/** Waits until all jobs have ended. Resolves to what is wrong if they don't. */
+async function allEnd(sites: readonly Site[]): Promise<readonly string[]> {
+  let [left, fellAt] = [Infinity, performance.now()];
+  const endsAt = fellAt + quietMs;
+  for (;;) {
+    const counts = await Promise.all(sites.map(({ database }) => countRows(database, 'queue')));
+    const now = counts.reduce((sum, count) => sum + count, 0);
+    if (now === 0) return [];
+    if (now < left) [left, fellAt] = [now, performance.now()];
+    if (performance.now() > Math.min(endsAt, fellAt + stuckMs))
+      return [`${now} jobs do not end`, ...(await Promise.all(sites.map(whatWaits))).flat()];
+    await delay(200);
+  }
+}
+
+/** Says of an installation with jobs how many there are in each state, who is there, and why the first few wait. */
+async function whatWaits({ database, installation: { name } }: Site): Promise<readonly string[]> {
+  const jobs = await database.query<{
+    readonly queue: string;
+    readonly status: string;
+    readonly count: number;
+  }>('select queue, status, count(*)::integer as count from pgqueue.job group by 1, 2 order by 1, 2', []);
+  if (jobs.length === 0) return [];
+  const nodes = await database.query('select id, state, now() - heartbeat as silent from pgqueue.node', []);
+  const first = await database.query<{ readonly id: string }>(
+    'select distinct on (queue) id from pgqueue.queue order by queue, seq',
+    [],
+  );
+  const operator = createOperator({ pool: database.pool });
+  const whys = await Promise.all(first.map(({ id }) => operator.explain(id)));
+  await operator.close();
+  return [`${name}: ${JSON.stringify({ jobs, nodes, whys })}`];
 }
 
 async function recordsOf({ database, installation }: Site): Promise<{
