@@ -2938,14 +2938,15 @@ $$;
 
 -- Checks the keys of an enqueue that came through a router, a part of its statement: refuses it with PQ004 if a key
 -- has its home elsewhere by a route that is newer than the one the router knows. p_versions: the version that the
--- router knows of each key; 0: none. p_ids: ids that an earlier try may have written. With them, any newer route is
--- refused, also one that leads here: such a job may have left, and ended elsewhere, before its key came back. The
--- detail of the refusal names those of them that are known here, so that the router enqueues only the others elsewhere.
+-- router knows of each key; 0: none. p_ids: ids that an earlier try may have written. The detail of the refusal names
+-- those of them that are known here, so that the router enqueues only the others elsewhere. p_repeated: an earlier try
+-- with these versions may have been accepted. Then any newer route is refused, also one that leads here: the job may have
+-- left, and ended elsewhere, before its key came back.
 --
 -- Safe because: the lock is held until the enqueue commits, and set_route waits for it. After set_route, no job of
 -- the key is enqueued here by a router that does not know of it. Each statement of this function sees what was
 -- committed while it waited. Served by route's primary key.
-create function at_home(p_keys text[], p_versions bigint[], p_ids uuid[] default null) returns integer
+create function at_home(p_keys text[], p_versions bigint[], p_ids uuid[] default null, p_repeated boolean default false) returns integer
   language plpgsql volatile security definer
   set search_path from current
   set enable_seqscan = off
@@ -2957,7 +2958,7 @@ begin
   from (select distinct route_lock(k.key) as lock from unnest(p_keys) as k (key) where k.key <> '' order by 1) l;
   select r.* into v_route
   from unnest(p_keys, p_versions) as k (key, version) join route r on r.key = k.key
-  where r.version > k.version and (p_ids is not null or r.installation <> (select i.number from installation i where i.only_row))
+  where r.version > k.version and (p_repeated or r.installation <> (select i.number from installation i where i.only_row))
   limit 1;
   if found then
     raise exception 'key % has moved to installation %', v_route.key, v_route.installation

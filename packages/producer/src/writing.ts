@@ -2,7 +2,14 @@ import type { Enqueued, Observer } from '@pgqueue/core';
 import type { FlowRow, JobRow } from '@pgqueue/core/internal';
 import { PgQueueError } from '@pgqueue/core';
 import type { Database, Executor } from '@pgqueue/postgres';
-import type { FlowStarted, Hints, KeyVersions, SignalInFlow, Target } from '@pgqueue/postgres/internal';
+import type {
+  EnqueueInput,
+  FlowStarted,
+  Hints,
+  KeyVersions,
+  SignalInFlow,
+  Target,
+} from '@pgqueue/postgres/internal';
 import {
   columnsToCopy,
   copyJobs,
@@ -76,7 +83,7 @@ export function writingOutside(parts: {
     if (versions === undefined) return repeat((repeated) => work({}, repeated));
     const known = new Map(rows.map(({ key }) => [key, versions(key)]));
     const home = { versions: (key: string) => known.get(key) ?? 0 };
-    return repeat((repeated) => telling(rows, { repeated, writing: work(home, repeated) }));
+    return repeat((repeated) => telling(rows, { repeated, writing: work({ ...home, repeated }, repeated) }));
   };
 
   return {
@@ -144,9 +151,7 @@ export const writingNowhere: WritePath = {
 };
 
 /** Versions of the routes of keys, as a router knew them when it chose the home; none without a router. */
-interface Home {
-  readonly versions?: KeyVersions;
-}
+type Home = Pick<EnqueueInput, 'versions' | 'repeated'>;
 
 type BoundOptions = WriteOptions & Home;
 
@@ -167,9 +172,9 @@ function enqueueInOne(
 async function enqueueBound(
   target: Target,
   rows: readonly JobRow[],
-  { again, rebound, versions }: BoundOptions,
+  { again, rebound, ...home }: BoundOptions,
 ): Promise<readonly Enqueued[]> {
-  const enqueued = await enqueueJobs(target, rows, { again, ...(versions && { versions }) });
+  const enqueued = await enqueueJobs(target, rows, { again, ...home });
   if (rebound === undefined) return enqueued;
   const taken = takenOver(rows, enqueued);
   const written = await enqueueJobs(

@@ -17,6 +17,8 @@ export interface EnqueueInput {
   readonly again?: boolean;
   /** Given by a router: the statement checks that this installation is the home of the jobs' keys. */
   readonly versions?: KeyVersions;
+  /** Set if an earlier try with these versions may have been accepted: then each newer route is refused. Default false. */
+  readonly repeated?: boolean;
 }
 
 /** Version of the route that a router knows of a key; 0: none. */
@@ -43,7 +45,7 @@ export type KeyVersions = (key: string) => number;
 export async function enqueueJobs(
   target: Target,
   jobs: readonly JobRow[],
-  { again = false, versions }: EnqueueInput = {},
+  { again = false, versions, repeated = false }: EnqueueInput = {},
 ): Promise<readonly Enqueued[]> {
   const [first] = jobs;
   if (first === undefined) return [];
@@ -55,7 +57,8 @@ export async function enqueueJobs(
   const rows = again ? [] : jobs.filter(({ unique }) => unique === null);
   const unique = again ? jobs : jobs.filter((job) => job.unique !== null);
   const values: (string | null)[] = [];
-  const home = versions === undefined ? '' : homeCall(target.schema, { jobs, versions, again }, values);
+  const home =
+    versions === undefined ? '' : homeCall(target.schema, { jobs, versions, again, repeated }, values);
   const insert = rows.length === 0 ? '' : insertStatement(target.schema, rows, values, home);
   const call =
     unique.length === 0 ? '' : uniqueCall(target.schema, unique, again, values) + (insert === '' ? home : '');
@@ -162,7 +165,7 @@ function movedError(error: unknown): PgQueueError {
 /**
  * Returns a further member of a FROM list, which refuses the statement if a key has its home elsewhere. Its order
  * among the members does not matter: it fails the whole statement.
- * @param again the refusal tells which of the jobs are known
+ * @param again the refusal tells which of the jobs are known; `repeated`: as of {@link EnqueueInput}
  */
 export function homeCall(
   schema: string,
@@ -170,10 +173,12 @@ export function homeCall(
     jobs,
     versions,
     again = false,
+    repeated = false,
   }: {
     readonly jobs: readonly { readonly id: string; readonly key: string }[];
     readonly versions: KeyVersions;
     readonly again?: boolean;
+    readonly repeated?: boolean;
   },
   values: (string | null)[],
 ): string {
@@ -184,7 +189,7 @@ export function homeCall(
     [again ? arrayLiteral(jobs.map(({ id }) => id)) : null, 'uuid[]'],
   ] as const;
   const given = lists.map(([list, type]) => `$${values.push(list)}::text::${type}`);
-  return `, ${schema}.at_home(${given.join(', ')}) home`;
+  return `, ${schema}.at_home(${given.join(', ')}${repeated ? ', true' : ''}) home`;
 }
 
 /**
