@@ -187,9 +187,10 @@ export function homeCall(
     [arrayLiteral(keys), 'text[]'],
     [arrayLiteral(keys.map((key) => String(versions(key)))), 'bigint[]'],
     [again ? arrayLiteral(jobs.map(({ id }) => id)) : null, 'uuid[]'],
+    [String(repeated), 'boolean'],
   ] as const;
   const given = lists.map(([list, type]) => `$${values.push(list)}::text::${type}`);
-  return `, ${schema}.at_home(${given.join(', ')}${repeated ? ', true' : ''}) home`;
+  return `, ${schema}.at_home(${given.join(', ')}) home`;
 }
 
 /**
