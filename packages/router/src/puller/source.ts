@@ -1,7 +1,7 @@
 import type { Observer } from '@pgqueue/core';
 import type { PgQueueError } from '@pgqueue/core';
 import { retryPauseMs, within } from '@pgqueue/core/internal';
-import type { PulledJob } from '@pgqueue/worker';
+import type { PulledJob, Puller } from '@pgqueue/worker';
 import type { AskedJobs, AskedPuller } from '@pgqueue/worker/internal';
 import { createPace, unitsOf } from '@pgqueue/worker/internal';
 import type { Member } from '../installations/member.ts';
@@ -34,7 +34,7 @@ export interface SourceParts {
 /** One installation that a puller pulls from, with what it knows of it: when to ask it next, and if it answers. */
 export class Source {
   readonly member: Member;
-  readonly puller: AskedPuller;
+  readonly puller: Puller;
   /** Number of the last claim there: the one that was not asked for longest comes first. */
   turn = 0;
   /** Time at which jobs may wait there, by the monotonic clock. */
@@ -47,6 +47,7 @@ export class Source {
   /** Error that repeating does not mend. */
   wrong: PgQueueError | undefined;
   readonly #parts: SourceParts;
+  readonly #asked: AskedPuller;
   readonly #pace = createPace();
   /** False again after a start that must not be repeated by itself: the next claim does. */
   #begun = false;
@@ -62,10 +63,11 @@ export class Source {
   constructor(parts: SourceParts) {
     this.#parts = parts;
     this.member = parts.member;
-    this.puller = parts.puller(() => {
+    this.#asked = parts.puller(() => {
       this.#pace.hurry();
       this.#mayHaveMore();
     });
+    this.puller = this.#asked.puller;
   }
 
   /** True if a claim may be sent. */
@@ -126,7 +128,7 @@ export class Source {
       onNews();
     };
     try {
-      await startIn(member, () => member.run(() => this.puller.start()), { signal: closing, failed });
+      await startIn(member, () => member.run(() => this.#asked.start()), { signal: closing, failed });
       [this.started, this.error] = [true, undefined];
     } catch (error) {
       [this.#begun, this.wrong] = [false, error as PgQueueError];
@@ -138,7 +140,7 @@ export class Source {
   async #ask(max: number): Promise<AskedJobs> {
     const hints = this.#hints;
     try {
-      const asked = await this.member.run(() => this.puller.ask(max));
+      const asked = await this.member.run(() => this.#asked.ask(max));
       this.#full = asked.room === 0;
       if (!this.#full) [this.error, this.#failures] = [undefined, 0];
       const nowMs = performance.now();
@@ -146,7 +148,7 @@ export class Source {
         got: unitsOf(asked.jobs).length,
         asked: Math.max(1, asked.room),
         nowMs,
-        hearing: this.puller.hearing(),
+        hearing: this.#asked.hearing(),
       });
       this.dueAt = hints === this.#hints ? nowMs + waitMs : nowMs;
       return asked;

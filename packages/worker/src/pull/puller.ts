@@ -44,10 +44,10 @@ export function createPuller(options: PullerOptions): Puller {
  * @throws {PgQueueError} `configuration`
  */
 export function createAskedPuller(options: PullerOptions, onWork: () => void): AskedPuller {
-  return new PullerNode(pullerSettings(options), options, onWork);
+  return PullerNode.asked(new PullerNode(pullerSettings(options), options, onWork));
 }
 
-class PullerNode implements AskedPuller {
+class PullerNode implements Puller {
   readonly node: string;
   readonly #slots: number;
   readonly #leases = new Set<PulledLease>();
@@ -91,7 +91,7 @@ class PullerNode implements AskedPuller {
   async claim({ max = 1, waitMs = 0 }: { readonly max?: number; readonly waitMs?: number } = {}): Promise<
     readonly PulledJob[]
   > {
-    await this.start();
+    await this.#start();
     const deadline = performance.now() + waitMs;
     const pace = createPace();
     for (let failures = 0; ;) {
@@ -99,7 +99,7 @@ class PullerNode implements AskedPuller {
       const nowMs = performance.now();
       let pauseMs: number;
       try {
-        const { jobs } = await this.ask(max);
+        const { jobs } = await this.#ask(max);
         if (jobs.length > 0) return jobs;
         failures = 0;
         pauseMs = pace.next({ got: 0, asked: max, nowMs, hearing: this.#membership.hearing() });
@@ -180,11 +180,16 @@ class PullerNode implements AskedPuller {
     return (this.#closed ??= this.#close());
   }
 
-  hearing(): boolean {
-    return this.#membership.hearing();
+  static asked(puller: PullerNode): AskedPuller {
+    return {
+      puller,
+      start: () => puller.#start(),
+      ask: (max) => puller.#ask(max),
+      hearing: () => puller.#membership.hearing(),
+    };
   }
 
-  async start(): Promise<void> {
+  async #start(): Promise<void> {
     if (this.#closed !== undefined) throw closed(this.node);
     this.#started ??= this.#membership.start();
     try {
@@ -195,7 +200,7 @@ class PullerNode implements AskedPuller {
     }
   }
 
-  async ask(max: number): Promise<AskedJobs> {
+  async #ask(max: number): Promise<AskedJobs> {
     this.#check();
     for (const lease of this.#leases) {
       if (lease.lost) this.#forget(lease);

@@ -66,7 +66,8 @@ export interface AskedJobs {
 }
 
 /** A puller whose caller decides when to claim: it pulls from several. */
-export interface AskedPuller extends Puller {
+export interface AskedPuller {
+  readonly puller: Puller;
   /**
    * Registers the node.
    * @throws {PgQueueError} `schema_version`, `node_id_in_use`
