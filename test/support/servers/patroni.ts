@@ -20,7 +20,7 @@ export interface Cluster {
    * Patroni has exited.
    */
   readonly killPrimary: () => Promise<string>;
-  /** Has Patroni make another member the primary; resolves when it is. @throws if Patroni refuses */
+  /** Has Patroni make another member the primary, as soon as one can be; resolves when it is. @throws if Patroni refuses */
   readonly switchOver: () => Promise<void>;
   /** Closes the address, and kills each member's Patroni. The base's shell ends the servers. */
   readonly stop: () => Promise<void>;
@@ -78,12 +78,21 @@ export async function startPatroni(base: Base, names: readonly string[]): Promis
       return victim.name;
     },
     switchOver: async () => {
-      const leader = current ?? first;
-      const { ok, status } = await fetch(`http://127.0.0.1:${leader.restPort}/switchover`, {
-        method: 'POST',
-        body: JSON.stringify({ leader: leader.name }),
-      });
-      if (!ok) throw new Error(`Patroni refuses to switch over: ${status}`);
+      let leader = first;
+      await until(
+        'Patroni to switch over',
+        async () => {
+          leader = current ?? first;
+          const { ok, status } = await fetch(`http://127.0.0.1:${leader.restPort}/switchover`, {
+            method: 'POST',
+            body: JSON.stringify({ leader: leader.name }),
+          });
+          // 412: no other member can take over at this moment
+          if (!ok && status !== 412) throw new Error(`Patroni refuses to switch over: ${status}`);
+          return ok;
+        },
+        startMs,
+      );
       await until('another primary', () => current !== undefined && current !== leader, startMs);
     },
     stop: async () => {
