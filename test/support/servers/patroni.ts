@@ -83,13 +83,14 @@ export async function startPatroni(base: Base, names: readonly string[]): Promis
         'Patroni to switch over',
         async () => {
           leader = current ?? first;
-          const { ok, status } = await fetch(`http://127.0.0.1:${leader.restPort}/switchover`, {
+          const response = await fetch(`http://127.0.0.1:${leader.restPort}/switchover`, {
             method: 'POST',
             body: JSON.stringify({ leader: leader.name }),
-          });
+          }).catch(() => undefined); // it has just been killed
           // 412: no other member can take over at this moment
-          if (!ok && status !== 412) throw new Error(`Patroni refuses to switch over: ${status}`);
-          return ok;
+          if (response === undefined || response.status === 412) return false;
+          if (!response.ok) throw new Error(`Patroni refuses to switch over: ${response.status}`);
+          return true;
         },
         startMs,
       );
