@@ -63,6 +63,8 @@ export {
   unknownNames,
   valueProblems,
 } from './options/options.ts';
+export type { Bell } from './runtime/bell.ts';
+export { createBell } from './runtime/bell.ts';
 export type { Loop, LoopOptions } from './runtime/loop.ts';
 export { retryPauseMs, startLoop } from './runtime/loop.ts';
 export { soonest } from './runtime/soonest.ts';

@@ -77,23 +77,22 @@ export function writingOutside(parts: {
   /** All tries say the same versions: a router that learns of a move between two would have the second accepted. */
   const repeatAtHome = <Result>(
     rows: readonly (JobRow | FlowRow)[],
-    work: (home: Home, repeated: boolean) => Promise<Result>,
+    work: (home: Home) => Promise<Result>,
   ): Promise<Result> => {
     const { versions } = parts;
-    if (versions === undefined) return repeat((repeated) => work({}, repeated));
+    if (versions === undefined) return repeat((repeated) => work({ repeated }));
     const known = new Map(rows.map(({ key }) => [key, versions(key)]));
-    const home = { versions: (key: string) => known.get(key) ?? 0 };
-    return repeat((repeated) => telling(rows, { repeated, writing: work({ ...home, repeated }, repeated) }));
+    const seen = (key: string): number => known.get(key) ?? 0;
+    return repeat((repeated) => telling(rows, { repeated, writing: work({ versions: seen, repeated }) }));
   };
 
   return {
     write: (rows, { again, rebound }) =>
-      repeatAtHome(rows, async (home, repeated) => {
-        if (rebound !== undefined) {
-          const options = { ...home, again: again || repeated, rebound };
-          return hinting(hint, enqueueInOne(database, rows, options));
-        }
-        if (again || repeated) return hinting(hint, enqueueJobs(database, rows, { ...home, again: true }));
+      repeatAtHome(rows, async (home) => {
+        const maybeKnown = again || home.repeated === true;
+        if (rebound !== undefined)
+          return hinting(hint, enqueueInOne(database, rows, { ...home, again: maybeKnown, rebound }));
+        if (maybeKnown) return hinting(hint, enqueueJobs(database, rows, { ...home, again: true }));
         try {
           return await writeNew(rows, home);
         } catch (error) {
@@ -150,7 +149,10 @@ export const writingNowhere: WritePath = {
   check: () => Promise.reject(noDatabase('enqueue')),
 };
 
-/** Versions of the routes of keys, as a router knew them when it chose the home; none without a router. */
+/**
+ * Parts of a try besides its rows. `versions`: of the routes of keys, as a router knew them when it chose the home.
+ * `repeated`: an earlier try may have been accepted.
+ */
 type Home = Pick<EnqueueInput, 'versions' | 'repeated'>;
 
 type BoundOptions = WriteOptions & Home;

@@ -5,14 +5,13 @@ import { within } from '@pgqueue/core/internal';
 import {
   leadershipLostState,
   leaseLimit,
-  readLeading,
   readSharedLimits,
   sqlState,
   textOf,
 } from '@pgqueue/postgres/internal';
 import type { Member } from '../installations/member.ts';
 import type { Connections } from './connections.ts';
-import { heeding, notLeading } from './connections.ts';
+import { nowOfLeader } from './connections.ts';
 
 /** Length of a lease, and time between two renewals, in milliseconds. */
 export const leaseMs = 5_000;
@@ -76,16 +75,12 @@ export function createLeasing(options: LeasingOptions): Preparation['fetch'] {
         }),
       ),
     );
-    const { leads, nowMs } = await own.run(() => readLeading(own.database, leading));
-    if (!leads) throw notLeading(self);
-    return { ...answer, fromMs: nowMs };
+    return { ...answer, fromMs: await nowOfLeader(own, leading) };
   };
 
   return (signal, leading) =>
-    heeding(signal, () =>
-      connections.use<Json>((memberOf) =>
-        leading === undefined ? look(options, memberOf) : lease({ memberOf, leading }),
-      ),
+    connections.use<Json>(signal, (memberOf) =>
+      leading === undefined ? look(options, memberOf) : lease({ memberOf, leading }),
     );
 }
 
@@ -102,8 +97,7 @@ async function checkTerm(
   { connections, name, home, self }: LeasingOptions,
   { memberOf, leading }: Asked,
 ): Promise<void> {
-  const own = memberOf(self);
-  if (!(await own.run(() => readLeading(own.database, leading))).leads) throw notLeading(self);
+  await nowOfLeader(memberOf(self), leading);
   const others = connections.names.filter((one) => one !== home).map(memberOf);
   const kept = await Promise.all(
     others.map(async (member) => {

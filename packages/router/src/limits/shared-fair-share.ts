@@ -13,9 +13,9 @@ import {
   usesNow,
 } from '@pgqueue/core/internal';
 import type { Installation } from '@pgqueue/postgres/internal';
-import { installationsProblems, installationsRule, readLeading, shareUses } from '@pgqueue/postgres/internal';
+import { installationsProblems, installationsRule, shareUses } from '@pgqueue/postgres/internal';
 import type { Connections } from './connections.ts';
-import { createConnections, heeding, notLeading } from './connections.ts';
+import { createConnections, namingProblems, nowOfLeader } from './connections.ts';
 
 /** Options of {@link sharedFairShare}: those of `fairShare`, and where its shares are told. */
 export interface SharedFairShareOptions extends Omit<FairShareOptions, 'halfLifeMs'> {
@@ -61,29 +61,19 @@ export function sharedFairShare(options: SharedFairShareOptions): Order {
   const { installations, self, home, halfLifeMs = 60_000, ...rest } = { ...options };
   const given = { installations, self, home, halfLifeMs };
   const wrong = optionProblems(given, shape);
-  throwProblems('configuration', 'the shared fair share', wrong.length > 0 ? wrong : listProblems(given));
+  throwProblems(
+    'configuration',
+    'the shared fair share',
+    wrong.length > 0
+      ? wrong
+      : [...installationsProblems(installations), ...namingProblems(installations, { self, home })],
+  );
   const order = rest.name ?? 'fair_share';
   const telling: Telling = { connections: createConnections(installations), order, self, home, halfLifeMs };
   return fairShareOver(
     { ...rest, halfLifeMs },
     { everyMs: 1_000, deadlineMs: 2_000, fetch: createExchange(telling) },
   );
-}
-
-/** Problems that the rules of single options can't express. */
-function listProblems({
-  installations,
-  self,
-  home,
-}: Pick<SharedFairShareOptions, 'installations' | 'self' | 'home'>): readonly string[] {
-  const names = installations.map(({ name }) => name);
-  const unknown = Object.entries({ self, home }).filter(([, name]) => !names.includes(name));
-  return [
-    ...installationsProblems(installations),
-    ...unknown.map(
-      ([option]) => `${option} must be the name of an installation of the list: ${names.join(', ')}`,
-    ),
-  ];
 }
 
 interface Telling {
@@ -95,31 +85,31 @@ interface Telling {
   readonly halfLifeMs: number;
 }
 
-/** Creates the fetch of the order: tells the use here, and sums up that of the others. */
+/**
+ * Creates the fetch of the order: tells the use here, and sums up that of the others. For a policy that dispatches nothing,
+ * it tells nothing.
+ */
 function createExchange({ connections, order, self, home, halfLifeMs }: Telling): Preparation['fetch'] {
   return (signal, leading) =>
-    heeding(signal, () =>
-      connections.use<Json>(async (memberOf) => {
-        const [own, keeper] = [memberOf(self), memberOf(home)];
-        const { leads, nowMs } = await own.run(() => readLeading(own.database, leading ?? nobody));
-        if (leading !== undefined && !leads) throw notLeading(self);
-        const others = await keeper.run(() =>
-          shareUses(keeper.database, {
-            order,
-            installation: own.installation.number,
-            epoch: leading?.epoch ?? 0,
-            uses: leading === undefined ? null : JSON.stringify(usesOf(leading, { nowMs, halfLifeMs })),
-          }),
-        );
-        return sumOfUses(
-          others.map(({ uses, ageMs }) => ({ uses, left: decayOf(0, { nowMs: ageMs, halfLifeMs }) })),
-        );
-      }),
-    );
+    connections.use<Json>(signal, async (memberOf) => {
+      const [own, keeper] = [memberOf(self), memberOf(home)];
+      const uses = leading && usesOf(leading, { nowMs: await nowOfLeader(own, leading), halfLifeMs });
+      const others = await keeper.run(() =>
+        shareUses(keeper.database, {
+          order,
+          installation: own.installation.number,
+          epoch: leading?.epoch ?? 0,
+          uses: uses === undefined ? null : JSON.stringify(uses),
+        }),
+      );
+      return sumOfUses(
+        others.map(({ uses: told, ageMs }) => ({
+          uses: told,
+          left: decayOf(0, { nowMs: ageMs, halfLifeMs }),
+        })),
+      );
+    });
 }
-
-/** A policy that dispatches nothing leads nowhere. */
-const nobody = { leader: '', epoch: 0 };
 
 function usesOf({ state }: Leading, decay: { readonly nowMs: number; readonly halfLifeMs: number }): Uses {
   return usesNow(restoreOver((state as { readonly over?: unknown } | undefined)?.over), decay);

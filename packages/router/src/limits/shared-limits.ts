@@ -15,7 +15,7 @@ import {
 } from '@pgqueue/core/internal';
 import type { Installation } from '@pgqueue/postgres/internal';
 import { aLimitName, installationsProblems, installationsRule } from '@pgqueue/postgres/internal';
-import { createConnections } from './connections.ts';
+import { createConnections, namingProblems } from './connections.ts';
 import type { LimitSize } from './lease.ts';
 import { createLeasing, leaseMs, renewMs } from './lease.ts';
 
@@ -117,15 +117,9 @@ function sizeOf({ concurrency = 0, rate }: SharedLimitOptions): LimitSize {
 
 /** Problems that the rules of single options can't express. */
 function limitProblems({ installations, self, home, limits }: SharedLimitsOptions): readonly string[] {
-  const names = installations.map(({ name }) => name);
-  const unknown = (option: string, name: string): readonly string[] =>
-    names.includes(name)
-      ? []
-      : [`${option} must be the name of an installation of the list: ${names.join(', ')}`];
   return [
     ...installationsProblems(installations),
-    ...unknown('self', self),
-    ...(home === undefined ? [] : unknown('home', home)),
+    ...namingProblems(installations, { self, home }),
     ...Object.entries(limits).flatMap(([name, limit]) => {
       const at = `limits[${JSON.stringify(name)}]`;
       const wrong = [
@@ -137,7 +131,7 @@ function limitProblems({ installations, self, home, limits }: SharedLimitsOption
         ...((limit.concurrency === undefined) === (limit.rate === undefined)
           ? [`${at}: give concurrency or rate, one of them`]
           : []),
-        ...(limit.home === undefined ? [] : unknown(`${at}.home`, limit.home)),
+        ...namingProblems(installations, { [`${at}.home`]: limit.home }),
         ...(limit.home === undefined && home === undefined
           ? [`${at}.home must be given, or home for all: the name of the installation that keeps the limit`]
           : []),

@@ -11,7 +11,7 @@ export interface Unreachable {
 
 /** A page over all installations. */
 export interface RouterPage<Item> extends Page<Item> {
-  /** Those that did not answer, and whose items are missing. */
+  /** Lists installations that did not answer: their items are missing. */
   readonly unreachable: readonly Unreachable[];
 }
 

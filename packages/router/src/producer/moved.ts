@@ -9,7 +9,7 @@ import { knownAnywhere } from './before.ts';
 export interface Moved {
   /** Ids that the jobs, or the flow, would have had, in their order. */
   readonly ids: readonly string[];
-  /** Those of them that an earlier try has written: there, or, if its outcome is not known, anywhere. */
+  /** Holds the ids that an earlier try has written there, or anywhere if the outcome of that try is not known. */
   readonly known: ReadonlySet<string>;
 }
 

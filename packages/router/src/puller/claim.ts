@@ -1,4 +1,5 @@
 import { PgQueueError } from '@pgqueue/core';
+import type { Bell } from '@pgqueue/core/internal';
 import type { PulledJob } from '@pgqueue/worker';
 import { unitsOf } from '@pgqueue/worker/internal';
 import type { Source } from './source.ts';
@@ -8,30 +9,6 @@ import { answerMs } from './source.ts';
 export interface RouterPulledJob extends PulledJob {
   /** Name of the installation that has handed it out, and to which its verbs go. */
   readonly installation: string;
-}
-
-/** Wakes claims that wait. */
-export interface Bell {
-  readonly ring: () => void;
-  /** Resolves at the next ring, after `ms` at the latest. */
-  readonly wait: (ms: number) => Promise<void>;
-}
-
-export function createBell(): Bell {
-  const waits = new Set<() => void>();
-  return {
-    ring: () => {
-      for (const wake of waits) wake();
-    },
-    wait: async (ms) => {
-      const rung = Promise.withResolvers<void>();
-      const timer = setTimeout(rung.resolve, ms);
-      waits.add(rung.resolve);
-      await rung.promise;
-      clearTimeout(timer);
-      waits.delete(rung.resolve);
-    },
-  };
 }
 
 /** Longest wait for the first answer of any installation. */

@@ -1,5 +1,7 @@
 import type { Codec, Duration } from '@pgqueue/core';
 import { allObservers, PgQueueError } from '@pgqueue/core';
+import type { Bell } from '@pgqueue/core/internal';
+import { createBell } from '@pgqueue/core/internal';
 import type { PeekedJob, ScanOptions, WaitingJob } from '@pgqueue/postgres';
 import type { Pulled, Puller, PullerOptions } from '@pgqueue/worker';
 import { createAskedPuller } from '@pgqueue/worker/internal';
@@ -9,7 +11,7 @@ import { askAll, changedAll } from '../operator/every.ts';
 import type { RouterPage } from '../operator/page.ts';
 import { pageOver } from '../operator/page.ts';
 import type { RouterPulledJob } from './claim.ts';
-import { checkAnswered, createBell, createClaims } from './claim.ts';
+import { checkAnswered, createClaims } from './claim.ts';
 import { Source } from './source.ts';
 
 export type { RouterPulledJob } from './claim.ts';
@@ -139,7 +141,7 @@ function optionsIn({ installation }: Member, options: RouterPullerOptions): Pull
 
 function claimOver(
   sources: readonly Source[],
-  { bell, open }: { readonly bell: ReturnType<typeof createBell>; readonly open: () => void },
+  { bell, open }: { readonly bell: Bell; readonly open: () => void },
 ): RouterPuller['claim'] {
   const { meet, round, nextMs } = createClaims(sources, bell);
   return async ({ max = 1, waitMs = 0 } = {}) => {

@@ -1,6 +1,13 @@
 import type { Codec, Duration } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
-import { backoffOf, durationMs, errorData, retryDelayMs, retryPauseMs } from '@pgqueue/core/internal';
+import {
+  backoffOf,
+  createBell,
+  durationMs,
+  errorData,
+  retryDelayMs,
+  retryPauseMs,
+} from '@pgqueue/core/internal';
 import type { Page, PeekedJob, ScanOptions, WaitingJob } from '@pgqueue/postgres';
 import type { SettleRequest, SettleVerdict } from '@pgqueue/postgres/internal';
 import {
@@ -55,7 +62,7 @@ class PullerNode implements Puller {
   readonly #claims: ReturnType<typeof createClaims>;
   readonly #hints: ReturnType<typeof createHints>;
   readonly #lowWater = createLowWater();
-  readonly #waits = new Set<() => void>();
+  readonly #bell = createBell();
   readonly #codec: Codec | undefined;
   readonly #decode: ReturnType<typeof createDecoder>;
   #asked = 0;
@@ -73,7 +80,7 @@ class PullerNode implements Puller {
       holding: this.#leases,
       onWork: (released) => {
         if (released) this.#lowWater.drop();
-        for (const wake of this.#waits) wake();
+        this.#bell.ring();
         onWork();
       },
       onFatal: (error) => (this.#fatal = error),
@@ -111,7 +118,7 @@ class PullerNode implements Puller {
       }
       const leftMs = deadline - performance.now();
       if (leftMs <= 0) return [];
-      await this.#wait(Math.min(leftMs, pauseMs));
+      await this.#bell.wait(Math.min(leftMs, pauseMs));
     }
   }
 
@@ -293,18 +300,9 @@ class PullerNode implements Puller {
     return [...this.#leases].filter(({ job }) => named.has(job));
   }
 
-  async #wait(ms: number): Promise<void> {
-    const woken = Promise.withResolvers<void>();
-    const timer = setTimeout(woken.resolve, ms);
-    this.#waits.add(woken.resolve);
-    await woken.promise;
-    clearTimeout(timer);
-    this.#waits.delete(woken.resolve);
-  }
-
   async #close(): Promise<void> {
     for (const lease of this.#leases) lease.abort('shutdown');
-    for (const wake of this.#waits) wake();
+    this.#bell.ring();
     this.#membership.drain();
     await this.#started?.catch(() => {});
     await this.#hints.stop();

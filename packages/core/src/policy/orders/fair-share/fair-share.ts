@@ -345,6 +345,6 @@ function stateAfter(
     names.every((name) => Object.hasOwn(before.pools, name) && before.pools[name] === changed.get(name));
   if (same) return before;
   const sorted = [...changed].toSorted(([a], [b]) => compareText(a, b));
-  const after = { ...before, runtimes, pools: Object.fromEntries(sorted), unsure };
-  return over === undefined ? after : { ...after, over };
+  const pooled = Object.fromEntries(sorted);
+  return { ...before, runtimes, pools: pooled, unsure, ...(over === undefined ? {} : { over }) };
 }

@@ -37,19 +37,14 @@ const least = 1e-4;
 /** Adds charges to the use here. */
 export function used(over: Over, charges: readonly PoolCharge[]): Over {
   if (charges.length === 0) return over;
-  const since = new Map(Object.entries(over.since));
-  for (const { pool, path, amounts } of charges) {
-    const share = JSON.stringify([pool, ...path]);
-    since.set(share, plus(since.get(share), amounts));
-  }
-  return { ...over, since: Object.fromEntries(since) };
+  const added = charges.map(({ pool, path, amounts }) => [JSON.stringify([pool, ...path]), amounts] as const);
+  return { ...over, since: Object.fromEntries(sumsOf([...Object.entries(over.since), ...added])) };
 }
 
 /** Returns the use here after decay, the most used shares only. */
 export function usesNow({ own, ownMs, since }: Over, decay: Decay): Uses {
-  const left = decayOf(ownMs, decay);
-  const sums = new Map(Object.entries(aged(own, left)));
-  for (const [share, amounts] of Object.entries(since)) sums.set(share, plus(sums.get(share), amounts));
+  const before = aged(own, decayOf(ownMs, decay));
+  const sums = sumsOf([...Object.entries(before), ...Object.entries(since)]);
   const sorted = [...sums].toSorted(([, a], [, b]) => sizeOf(b) - sizeOf(a)).slice(0, toldMax);
   const smallest = least * sizeOf(sorted[0]?.[1]);
   return Object.fromEntries(sorted.filter(([, amounts]) => sizeOf(amounts) > smallest));
@@ -57,18 +52,20 @@ export function usesNow({ own, ownMs, since }: Over, decay: Decay): Uses {
 
 /** Returns the sum of the uses that several installations have told, each decayed by its factor. */
 export function sumOfUses(told: readonly { readonly uses: unknown; readonly left: number }[]): Uses {
+  return Object.fromEntries(
+    sumsOf(told.flatMap(({ uses, left }) => Object.entries(aged(restoreUses(uses), left)))),
+  );
+}
+
+function sumsOf(
+  uses: Iterable<readonly [string, readonly number[]]>,
+): ReadonlyMap<string, readonly number[]> {
   const sums = new Map<string, readonly number[]>();
-  for (const { uses, left } of told) {
-    for (const [share, amounts] of Object.entries(restoreUses(uses)))
-      sums.set(
-        share,
-        plus(
-          sums.get(share),
-          amounts.map((amount) => amount * left),
-        ),
-      );
+  for (const [share, amounts] of uses) {
+    const sum = sums.get(share);
+    sums.set(share, sum === undefined ? amounts : amounts.map((amount, level) => amount + (sum[level] ?? 0)));
   }
-  return Object.fromEntries(sums);
+  return sums;
 }
 
 /**
@@ -88,7 +85,7 @@ export function heard(
   const own = { ...over, own: usesNow(over, decay), ownMs: nowMs, since: {} };
   if (news === undefined) return { over: own, charges: [] };
   const before = aged(over.others, decayOf(over.othersMs, decay));
-  const others = aged(sumOfUses([{ uses: news.value, left: 1 }]), decayOf(news.atMs, decay));
+  const others = aged(restoreUses(news.value), decayOf(news.atMs, decay));
   const shares = [...new Set([...Object.keys(before), ...Object.keys(others)])].toSorted();
   const charges = shares.flatMap((share): PoolCharge[] => {
     const charged = before[share] ?? [];
@@ -143,10 +140,6 @@ function aged(uses: Uses, left: number): Uses {
   return Object.fromEntries(
     Object.entries(uses).map(([share, amounts]) => [share, amounts.map((amount) => amount * left)]),
   );
-}
-
-function plus(some: readonly number[] | undefined, more: readonly number[]): readonly number[] {
-  return more.map((amount, level) => amount + (some?.[level] ?? 0));
 }
 
 /** Use on the last level, by which shares are compared; what was given back after it had decayed counts as none. */
