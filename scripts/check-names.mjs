@@ -1,5 +1,5 @@
 // Keeps names that say something: no file of a package is called by a word that fits any file, and no type of the engine's packages
-// has two meanings.
+// has two meanings; and no SQL function is called with more than six arguments that have no name.
 import { existsSync, readFileSync, readdirSync } from 'node:fs';
 import { basename, join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -21,7 +21,49 @@ export function nameProblems(root) {
   const badFiles = sources
     .filter((file) => vague.has(basename(file).replace(/\..*$/, '')))
     .map((file) => `${relative(root, file)}: this name fits any file; say what is in it`);
-  return [...badFiles, ...doubles(root)];
+  return [...badFiles, ...doubles(root), ...namelessArguments(root)];
+}
+
+/** @param {string} root */
+function namelessArguments(root) {
+  const sql = sourceFiles(join(root, 'packages/postgres/sql'), /\.sql$/);
+  const names = sql.flatMap((file) =>
+    [...readFileSync(file, 'utf8').matchAll(/^create function (\w+)/gm)].map(([, name]) => name),
+  );
+  if (names.length === 0) return [];
+  const calls = new RegExp(`(?<!create function |on function )\\b(?:${names.join('|')})\\(`, 'g');
+  const callers = [
+    ...sql,
+    ...sourcesOf(join(root, 'packages/postgres/src')),
+    ...sourceFiles(join(root, 'clients'), /\.py$/),
+  ];
+  return callers.flatMap((file) => {
+    const text = readFileSync(file, 'utf8');
+    return [...text.matchAll(calls)]
+      .filter(
+        ({ 0: call, index }) =>
+          argumentsAt(text, index + call.length).filter((one) => !one.includes('=>')).length > 6,
+      )
+      .map(({ 0: call }) => `${relative(root, file)}: ${call}…) has more than six arguments without a name`);
+  });
+}
+
+/**
+ * Splits the arguments of a call, which begin at `from`.
+ * @param {string} text
+ * @param {number} from
+ */
+function argumentsAt(text, from) {
+  const found = [''];
+  let depth = 0;
+  for (const letter of text.slice(from)) {
+    if (depth === 0 && letter === ')') break;
+    if ('([{'.includes(letter)) depth += 1;
+    if (')]}'.includes(letter)) depth -= 1;
+    if (depth === 0 && letter === ',') found.push('');
+    else found.push((found.pop() ?? '') + letter);
+  }
+  return found;
 }
 
 /** @param {string} root */

@@ -71,6 +71,18 @@ describe('names', () => {
       'Plan is a type of packages/core/src/job/utils.ts and of packages/worker/src/plan.ts: give one of them another name',
     ]);
   });
+
+  test('a call of a SQL function with seven arguments that have no name is caught', () => {
+    const many = 'p_a integer, p_b integer, p_c integer, p_d integer, p_e integer, p_f integer, p_g integer';
+    write('packages/postgres/sql/many.sql', `create function many(${many}) returns void`);
+    write('packages/postgres/src/good.ts', 'query(`select ${s}.many(1, 2, f(3, 3), 4, 5, 6, p_g => 7)`);');
+    write('packages/postgres/src/bad.ts', 'query(`select ${s}.many(1, 2, f(3, 3), 4, 5, 6, $1)`);');
+    write('clients/python/bad.py', 'sql = "select many(%s, %s, %s, %s, %s, %s, %s)"');
+    expect(nameProblems(scratch)).toEqual([
+      'packages/postgres/src/bad.ts: many(…) has more than six arguments without a name',
+      'clients/python/bad.py: many(…) has more than six arguments without a name',
+    ]);
+  });
 });
 
 describe('boundaries', () => {

@@ -58,7 +58,8 @@ class Statements:
         """Begins an incarnation; tells if it was accepted, or else the heartbeat of the node that has the id."""
         accepted, heartbeat, heartbeat_ms = link.query(
             f"""select accepted, coalesce(other_heartbeat::text, ''), coalesce(other_heartbeat_ms, 5000)
-            from {self.schema}.register_node(%s, %s::jsonb, %s, %s, %s, %s, %s, %s::uuid, %s::timestamptz)""",
+            from {self.schema}.register_node(%s, %s::jsonb, %s, %s, p_heartbeat_ms => %s, p_lost_after_ms => %s,
+              p_software => %s, p_incarnation => %s::uuid, p_seen => %s::timestamptz)""",
             [node, *described, seen],
         )[0]
         return accepted, heartbeat, heartbeat_ms
@@ -70,7 +71,8 @@ class Statements:
         ids, tokens = plain_array(one.id for one in leases), plain_array(one.token for one in leases)
         alive, cancelled, lost = link.query(
             f"""select alive, array_to_json(cancelled)::text, array_to_json(lost)::text
-            from {self.schema}.heartbeat_node(%s, %s::uuid, %s, %s, %s::uuid[], %s::uuid[], %s)""",
+            from {self.schema}.heartbeat_node(%s, %s::uuid, %s, %s, p_ids => %s::uuid[], p_tokens => %s::uuid[],
+              p_pid => %s)""",
             [node, incarnation, len(leases), draining, ids, tokens, link.pid()],
         )[0]
         return alive, set(json.loads(cancelled)), [leases[place - 1] for place in json.loads(lost)]
@@ -191,7 +193,7 @@ class Statements:
     def _settling(self, impatient: bool) -> str:
         repeat = "%s or patience.ms = ''" if impatient else "%s"
         source = f"{_PATIENCE}, lateral " if impatient else ""
-        return f"from {source}{self.schema}.settle(%s::uuid[], %s::uuid[], %s::text[], %s::float8[], %s::text[], {repeat}, %s::float8[]) s"
+        return f"from {source}{self.schema}.settle(%s::uuid[], %s::uuid[], %s::text[], %s::float8[], %s::text[], {repeat}, p_waited_ms => %s::float8[]) s"
 
     @staticmethod
     def _settled(ended: Sequence[Settlement], repeat: bool) -> list[object]:

@@ -39,7 +39,8 @@ export async function registerNode(target: Target, input: NodeRegistration): Pro
     other_heartbeat_ms: number | null;
   }>(
     `select accepted, other_heartbeat::text as other_heartbeat, other_heartbeat_ms
-     from ${target.schema}.register_node($1, $2::jsonb, $3, $4, $5, $6, $7, $8::uuid, $9::timestamptz)`,
+     from ${target.schema}.register_node($1, $2::jsonb, $3, $4, p_heartbeat_ms => $5, p_lost_after_ms => $6,
+       p_software => $7, p_incarnation => $8::uuid, p_seen => $9::timestamptz)`,
     [
       input.node,
       JSON.stringify(input.tasks),
@@ -90,7 +91,8 @@ export interface HeartbeatInput {
 export async function heartbeatNode(target: Target, input: HeartbeatInput): Promise<Heartbeat> {
   const { node, incarnation, draining, leases, running = leases.length, pid = null } = input;
   const [row] = await target.query<Omit<Heartbeat, 'lost'> & { readonly lost: readonly number[] }>(
-    `select alive, cancelled::text[], lost from ${target.schema}.heartbeat_node($1, $2, $3, $4, $5::uuid[], $6::uuid[], $7)`,
+    `select alive, cancelled::text[], lost
+     from ${target.schema}.heartbeat_node($1, $2, $3, $4, p_ids => $5::uuid[], p_tokens => $6::uuid[], p_pid => $7)`,
     [node, incarnation, running, draining, leases.map(({ id }) => id), leases.map(({ token }) => token), pid],
   );
   if (row === undefined) return { alive: false, cancelled: [], lost: leases };

@@ -11,7 +11,8 @@ create function lease_limit(p_name text, p_installation integer, p_epoch bigint,
   language sql volatile security definer
   set search_path from current
 as $$
-  select * from lease_limit_at(null, p_name, p_installation, p_epoch, p_size, p_per_second, p_seen, p_in_flight, p_wants, p_lease_ms)
+  select * from lease_limit_at(null, p_name, p_installation, p_epoch, p_size => p_size, p_per_second => p_per_second, p_seen => p_seen,
+                               p_in_flight => p_in_flight, p_wants => p_wants, p_lease_ms => p_lease_ms)
 $$;
 
 -- Does what lease_limit does, at a given time (tests); null: now.

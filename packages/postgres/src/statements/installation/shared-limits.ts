@@ -37,7 +37,8 @@ export async function leaseLimit({ query, schema }: Target, request: LeaseReques
   const { limit, installation, epoch, size, perSecond, seen, inFlight, wants, leaseMs } = request;
   const [row] = await query<LeasedPart>(
     `select number::float8 as number, part, rate, size, per_second as "perSecond"
-     from ${schema}.lease_limit($1, $2, $3, $4, $5::float8, $6, $7, $8::integer, $9)`,
+     from ${schema}.lease_limit($1, $2, $3, p_size => $4, p_per_second => $5::float8, p_seen => $6,
+       p_in_flight => $7, p_wants => $8::integer, p_lease_ms => $9)`,
     [limit, installation, epoch, size, perSecond, seen, inFlight, wants, leaseMs],
   );
   if (row === undefined) throw new Error(`the home of shared limit ${limit} gave no answer`);
