@@ -100,7 +100,8 @@ create table flow (
 comment on table flow is 'One row per flow. stopping: its cancellation was asked for; its state changes when the last of its jobs has ended. reason: of a state other than done, for people. waiter: a job that is suspended until this flow ends, by the attempt of waiter_token; null: it was woken.';
 create unique index flow_unique on flow (name, unique_key) where state = 'open' and unique_key is not null;
 create index flow_open on flow (id) where state = 'open';
-create index flow_deadline on flow (deadline) where state = 'open' and deadline is not null and stopping is null;
+-- By ended, not by state: a plan made while few flows were open, and kept, would sort those of flow_open.
+create index flow_deadline on flow (deadline) where ended is null and deadline is not null and stopping is null;
 create index flow_ended on flow (ended) where ended is not null;
 -- Lists of flows, newest first: those that failed, by name and by key. A flow is inserted once and changed two or three times, so
 -- they cost little beside the rows of its steps.
@@ -110,9 +111,11 @@ create index flow_key on flow (key, id) where key <> '';
 -- The flows that a job waits for, or has waited for.
 create index flow_waiter on flow (waiter) where waiter is not null;
 
+-- needs: numbers of the steps that it waits for. feeds: of those that wait for it, each until this one has ended with an
+-- outcome that fits its condition: done; ended: any; failed: failed or cancelled.
 -- open_needs: needs that have not ended; the leader alone changes it. added, done, failed, other: counts of
 -- jobs, from tallies; they choose when the leader looks for jobs in QUEUE, and tell the outcome. stop: its
--- waiting jobs are to be cancelled, and no more are released.
+-- waiting jobs are to be cancelled, and no more are released. due: of an open timer.
 create table flow_step (
   flow       uuid        not null,
   step       integer     not null check (step >= 0),
@@ -121,6 +124,9 @@ create table flow_step (
   state      text        not null check (state in ('blocked', 'open', 'ended')),
   outcome    text        check (outcome in ('done', 'failed', 'cancelled', 'skipped')),
   wants      text        not null default 'all' check (wants in ('all', 'any')),
+  needs      integer[]   not null default '{}',
+  feeds      integer[]   not null default '{}',
+  conditions text[] collate "C" not null default '{}',
   open_needs integer     not null,
   added      integer     not null default 0,
   done       integer     not null default 0,
@@ -134,23 +140,15 @@ create table flow_step (
   ended      timestamptz,
   primary key (flow, step),
   constraint flow_step_ended_whole check ((state = 'ended') = (outcome is not null) and (state = 'ended') = (ended is not null)),
-  constraint flow_step_timer_whole check ((kind = 'timer') = (delay is not null))
+  constraint flow_step_timer_whole check ((kind = 'timer') = (delay is not null)),
+  constraint flow_step_over check (ended is null or (due is null and not stop)),
+  constraint flow_step_feeds_whole check (cardinality(feeds) = cardinality(conditions) and conditions <@ '{done,ended,failed}')
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000);
 -- By ended, not by state: a step is opened and counted without a new entry in any index.
 create index flow_step_unended on flow_step (flow, step) where ended is null;
-create index flow_step_due on flow_step (due) where ended is null and due is not null;
-create index flow_step_stopping on flow_step (flow, step) where ended is null and stop;
-
--- step waits until needed has ended, with an outcome that fits the condition: done; ended: any; failed: failed
--- or cancelled.
-create table flow_need (
-  flow      uuid    not null,
-  needed    integer not null,
-  step      integer not null,
-  condition text    not null check (condition in ('done', 'ended', 'failed')),
-  primary key (flow, needed, step)
-);
-create index flow_need_step on flow_need (flow, step);
+-- No condition on ended: a plan made while few steps had not, and kept, would read all of those.
+create index flow_step_due on flow_step (due) where due is not null;
+create index flow_step_stopping on flow_step (flow, step) where stop;
 
 -- Jobs that the leader puts into QUEUE when it releases their step, in chunks.
 create table flow_job (
@@ -192,6 +190,9 @@ create table flow_result (
 
 -- The end of a flow's job, as the functions that end jobs collect it for note_ends.
 create type flow_end as (flow uuid, step integer, job uuid, outcome text, result jsonb, task text);
+
+-- A step of a flow, as advance_flows hands it on. may_end: it has no jobs, so it may end as soon as it is open.
+create type step_ref as (flow uuid, step integer, may_end boolean);
 
 -- tables/history.sql
 
@@ -1175,7 +1176,8 @@ $$;
 -- Moves flows on: the leader's work. One judge, so no counter decides anything, and nothing is locked by those
 -- who settle.
 
--- Adds up the tallies of flows whose rows the caller has locked.
+-- Adds up the tallies of flows whose rows the caller has locked, for those who look at counts: the leader counts as it
+-- judges (advance_set).
 create function count_tallies(p_flows uuid[]) returns void
   language sql volatile
   set search_path from current
@@ -1202,14 +1204,15 @@ create function need_met(p_condition text, p_outcome text) returns boolean
   set search_path from current
 as $$ select p_condition = 'ended' or p_condition = p_outcome or (p_condition = 'failed' and p_outcome = 'cancelled') $$;
 
--- Takes what has ended in open flows to its consequences: steps end, dependents open or are skipped, flows end.
--- The caller has locked the flows, and counted their tallies. p_probe: look for jobs of all open steps, whatever
--- their counts say. Returns the jobs enqueued.
+-- Takes what has ended in flows to its consequences: steps end, dependents open or are skipped, flows end. The caller
+-- has locked the flows. Looks at the steps that tallies name; p_whole: the flows in which it looks at all open steps,
+-- beside those that have a tally without a step. p_probe: looks for jobs of those steps, whatever their counts say.
+-- Returns the jobs enqueued.
 --
 -- Right because a job's additions commit before its own row leaves QUEUE, or with it: a snapshot without any job
--- of a step has seen all that were ever added, and they have ended. Tallies commit with the rows that leave, so
--- counting them again in a later statement than that look finds the last of them, and the outcome is final.
-create function advance_set(p_flows uuid[], p_probe boolean) returns integer
+-- of a step has seen all that were ever added, and they have ended. Tallies commit with the rows that leave, and one
+-- statement, with one snapshot, looks for the jobs and counts the tallies: so the outcome is final.
+create function advance_set(p_flows uuid[], p_whole uuid[], p_probe boolean) returns integer
   language plpgsql volatile
   set plan_cache_mode = force_generic_plan
   set search_path from current
@@ -1220,73 +1223,109 @@ create function advance_set(p_flows uuid[], p_probe boolean) returns integer
 as $$
 declare
   v_now timestamptz := clock_timestamp();
-  v_open uuid[] := array(select f.id from flow f where f.id = any (p_flows) and f.state = 'open');
-  v_flows uuid[]; -- with v_steps: steps that have ended in this round
-  v_steps integer[];
-  v_put integer;
+  v_tallied uuid[] := p_flows; -- with v_whole: for the first round
+  v_whole uuid[] := p_whole;
+  v_unnamed uuid[]; -- flows of which a tally names no step
+  v_ended step_ref[]; -- by this round
+  v_opened step_ref[]; -- by this round
+  v_released step_ref[] := '{}'; -- opened by all of them, and all of whole flows
+  v_touched uuid[] := '{}'; -- flows of which steps may have ended
 begin
-  update flow_step s set stop = true
-  where s.flow = any (v_open) and s.ended is null and s.state = 'open' and s.failed >= s.stop_after and not s.stop;
   loop
-    -- signals and timers that no blocked step waits for any more
-    loop
-      update flow_step s set state = 'ended', outcome = 'skipped', ended = v_now
-      where s.flow = any (v_open) and s.ended is null and s.kind <> 'jobs'
-        and (select n.step from flow_need n where n.flow = s.flow and n.needed = s.step limit 1) is not null
-        and (select d.step from flow_need n join flow_step d on d.flow = n.flow and d.step = n.step
-             where n.flow = s.flow and n.needed = s.step and d.state = 'blocked' limit 1) is null;
-      exit when not found;
-    end loop;
+    with gone as materialized (
+      delete from flow_tally t where t.flow = any (v_tallied) returning t.flow, t.step, t.added, t.done, t.failed, t.other
+    ),
+    looked as materialized (
+      select l.flow, l.step, sum(l.added)::integer as added, sum(l.done)::integer as done, sum(l.failed)::integer as failed, sum(l.other)::integer as other
+      from (
+        select g.flow, g.step, g.added, g.done, g.failed, g.other from gone g where g.step is not null
+        union all
+        select o.flow, o.step, 0, 0, 0, 0 from unnest(v_opened) o where o.may_end
+        union all
+        select s.flow, s.step, 0, 0, 0, 0
+        from flow_step s where s.flow = any (v_whole || array(select g.flow from gone g where g.step is null)) and s.ended is null) l
+      group by l.flow, l.step
+    ),
+    counted as materialized (
+      select s.flow, s.step, s.kind, s.due, s.ended is null and s.state = 'open' as open, s.added + l.added as added, c.done, c.failed, c.other,
+             s.stop or (s.ended is null and s.state = 'open' and c.failed >= s.stop_after) is true as stop,
+             (l.added, l.done, l.failed, l.other) <> (0, 0, 0, 0) as changed
+      from looked l join flow_step s on s.flow = l.flow and s.step = l.step
+      cross join lateral (
+        select greatest(0, s.done + l.done) as done, greatest(0, s.failed + l.failed) as failed, greatest(0, s.other + l.other) as other) c
+    ),
     -- jobs of an open step that are still to be enqueued count as left, unless it stops
-    select array_agg(s.flow), array_agg(s.step) into v_flows, v_steps
-    from flow_step s
-    where s.flow = any (v_open) and s.ended is null and s.state = 'open'
-      and case s.kind
-            when 'timer' then s.due <= v_now
-            when 'signal' then (select r.job from flow_result r where r.flow = s.flow and r.step = s.step limit 1) is not null
-            else (p_probe or s.stop or s.done + s.failed + s.other >= s.added)
-              and (s.stop or (select j.n from flow_job j where j.flow = s.flow and j.step = s.step limit 1) is null)
-              and (select q.id from queue q where q.flow = s.flow and q.step = s.step limit 1) is null
-          end;
-    exit when v_flows is null;
-    perform count_tallies(v_open);
-    update flow_step s
-    set state = 'ended', ended = v_now,
-        outcome = case when s.failed > 0 then 'failed' when s.other > 0 or s.stop then 'cancelled' else 'done' end
-    from unnest(v_flows, v_steps) as x (flow, step) where s.flow = x.flow and s.step = x.step;
-    perform follow(v_flows, v_steps, v_now);
+    judged as materialized (
+      select c.*, case when c.open then
+          case c.kind
+            when 'timer' then c.due <= v_now
+            when 'signal' then (select r.job from flow_result r where r.flow = c.flow and r.step = c.step limit 1) is not null
+            else (p_probe or c.stop or c.done + c.failed + c.other >= c.added)
+              and (c.stop or (select j.n from flow_job j where j.flow = c.flow and j.step = c.step limit 1) is null)
+              and (select q.id from queue q where q.flow = c.flow and q.step = c.step limit 1) is null
+          end
+        else false end as ends
+      from counted c
+    ),
+    settled as (
+      update flow_step s
+      set added = j.added, done = j.done, failed = j.failed, other = j.other, stop = j.stop and not j.ends,
+          state = case when j.ends then 'ended' else s.state end, ended = case when j.ends then v_now else s.ended end,
+          due = case when not j.ends then s.due end,
+          outcome = case when not j.ends then s.outcome when j.failed > 0 then 'failed' when j.other > 0 or j.stop then 'cancelled' else 'done' end
+      from judged j where s.flow = j.flow and s.step = j.step and (j.ends or j.changed or j.stop <> s.stop)
+      returning s.flow, s.step, j.ends
+    )
+    select array_agg((t.flow, t.step, true)::step_ref) filter (where t.ends), array(select distinct g.flow from gone g where g.step is null)
+    into v_ended, v_unnamed from settled t;
+    if v_tallied <> '{}' and v_whole || v_unnamed <> '{}' then
+      v_touched := v_whole || v_unnamed;
+      v_released := array(select (s.flow, s.step, true)::step_ref from flow_step s where s.flow = any (v_touched) and s.ended is null);
+      perform skip_idle(v_released, v_now);
+    end if;
+    exit when v_ended is null;
+    v_opened := follow(v_ended, v_now);
+    v_released := v_released || v_opened;
+    v_touched := v_touched || array(select e.flow from unnest(v_ended) e);
+    v_tallied := '{}';
+    v_whole := '{}';
   end loop;
-  v_put := release_jobs(v_open, 10000);
   update flow f
   set state = case when f.stopping is not null then 'cancelled' when x.failed then 'failed' else 'done' end, ended = v_now,
       reason = coalesce(f.reason, case when f.stopping is null and x.failed then 'a step failed' end)
-  from unnest(v_open) as o (id) cross join lateral (
+  from (select distinct o.id from unnest(v_touched) as o (id)) o cross join lateral (
     select flow_failed(o.id) as failed
     where (select s.step from flow_step s where s.flow = o.id and s.ended is null limit 1) is null) x
-  where f.id = o.id;
-  return v_put;
+  where f.id = o.id and f.state = 'open';
+  return release_jobs(v_released, 10000);
 end
 $$;
 
 -- Opens or skips the steps that wait for the given ones, which have ended, and those that wait for the skipped
--- ones, and so on: a part of advance_set, whose settings plan it.
+-- ones, and so on: a part of advance_set, whose settings plan it. Returns those that are open now.
 -- The updated row has no condition on its state: a plan made while few steps were open, and kept, began with the
 -- index of all of those, and compared each with each that has ended.
-create function follow(p_flows uuid[], p_steps integer[], p_now timestamptz) returns void
+create function follow(p_ended step_ref[], p_now timestamptz) returns step_ref[]
   language plpgsql volatile
   set search_path from current
 as $$
 declare
-  v_flows uuid[] := p_flows;
-  v_steps integer[] := p_steps;
+  v_ended step_ref[] := p_ended;
+  v_opened step_ref[];
+  v_all step_ref[] := '{}';
+  v_spared step_ref[]; -- steps for which one that was judged does not wait any more
 begin
-  while v_flows is not null loop
-    with moved as (
-      select n.flow, n.step, count(*)::integer as ended, count(*) filter (where need_met(n.condition, e.outcome))::integer as met
-      from unnest(v_flows, v_steps) as x (flow, step)
-      join flow_step e on e.flow = x.flow and e.step = x.step
-      join flow_need n on n.flow = x.flow and n.needed = x.step
-      group by n.flow, n.step
+  while v_ended is not null loop
+    with moved as materialized (
+      select w.flow, w.step, w.wants, w.open_needs, count(*)::integer as ended, count(*) filter (where w.met)::integer as met
+      from unnest(v_ended) as x
+      -- by limits, so that no plan begins with a table
+      cross join lateral (select e.outcome, e.feeds, e.conditions from flow_step e where e.flow = x.flow and e.step = x.step limit 1) e
+      cross join lateral unnest(e.feeds, e.conditions) as f (step, condition)
+      cross join lateral (
+        select d.flow, d.step, d.wants, d.open_needs, need_met(f.condition, e.outcome) as met
+        from flow_step d where d.flow = x.flow and d.step = f.step and d.state = 'blocked' limit 1) w
+      group by w.flow, w.step, w.wants, w.open_needs
     ),
     judged as (
       update flow_step s
@@ -1298,13 +1337,42 @@ begin
           due = case when v.opens then p_now + s.delay end
       from moved m
       cross join lateral (
-        select case d.wants when 'all' then m.met < m.ended else m.met = 0 and d.open_needs <= m.ended end as skips,
-               case d.wants when 'all' then m.met = m.ended and d.open_needs <= m.ended else m.met > 0 end as opens
-        from flow_step d where d.flow = m.flow and d.step = m.step and d.state = 'blocked' limit 1) v
+        select case m.wants when 'all' then m.met < m.ended else m.met = 0 and m.open_needs <= m.ended end as skips,
+               case m.wants when 'all' then m.met = m.ended and m.open_needs <= m.ended else m.met > 0 end as opens) v
       where s.flow = m.flow and s.step = m.step
-      returning s.flow, s.step, s.outcome
+      returning s.flow, s.step, s.state, s.kind, s.added, s.wants, s.needs
     )
-    select array_agg(j.flow), array_agg(j.step) into v_flows, v_steps from judged j where j.outcome = 'skipped';
+    select array_agg((j.flow, j.step, true)::step_ref) filter (where j.state = 'ended'),
+           array_agg((j.flow, j.step, j.kind <> 'jobs' or j.added = 0)::step_ref) filter (where j.state = 'open'),
+           (select array_agg((o.flow, n.step, true)::step_ref) from judged o cross join lateral unnest(o.needs) as n (step)
+            where o.state = 'ended' or (o.state = 'open' and o.wants = 'any'))
+    into v_ended, v_opened, v_spared from judged j;
+    v_all := v_all || coalesce(v_opened, '{}');
+    perform skip_idle(v_spared, p_now);
+  end loop;
+  return v_all;
+end
+$$;
+
+-- Ends those of the given steps that are signals or timers for which no blocked step waits any more, and those that only
+-- such ones waited for: a part of advance_set, whose settings plan it.
+create function skip_idle(p_steps step_ref[], p_now timestamptz) returns void
+  language plpgsql volatile
+  set search_path from current
+as $$
+declare
+  v_steps step_ref[] := p_steps;
+begin
+  while v_steps <> '{}' loop
+    with idle as (
+      update flow_step s set state = 'ended', outcome = 'skipped', ended = p_now, due = null
+      from (select distinct x.flow, x.step from unnest(v_steps) x) x
+      where s.flow = x.flow and s.step = x.step and s.outcome is null and s.kind <> 'jobs' and s.feeds <> '{}'
+        and (select b.step from unnest(s.feeds) as f (step) join flow_step b on b.flow = s.flow and b.step = f.step
+             where b.state = 'blocked' limit 1) is null
+      returning s.flow, s.needs
+    )
+    select array_agg((i.flow, n.step, true)::step_ref) into v_steps from idle i cross join lateral unnest(i.needs) as n (step);
   end loop;
 end
 $$;
@@ -1322,7 +1390,7 @@ as $$
   select exists (
     select from flow_step s
     where s.flow = p_flow and s.outcome in ('failed', 'cancelled')
-      and coalesce((select bool_or(n.condition <> 'ended') from flow_need n where n.flow = s.flow and n.needed = s.step), true))
+      and (s.conditions = '{}' or not s.conditions <@ '{ended}'))
 $$;
 
 -- Ends a flow that can't be processed, so that it holds up no other. Its jobs in QUEUE go on, and a job that
@@ -1332,7 +1400,7 @@ create function fail_flow(p_flow uuid, p_why text) returns void
   set search_path from current
 as $$
 begin
-  update flow_step s set state = 'ended', ended = clock_timestamp(), outcome = case when s.state = 'open' then 'cancelled' else 'skipped' end
+  update flow_step s set state = 'ended', ended = clock_timestamp(), due = null, stop = false, outcome = case when s.state = 'open' then 'cancelled' else 'skipped' end
   where s.flow = p_flow and s.ended is null;
   update flow f set state = 'failed', ended = clock_timestamp(), reason = 'it can''t be processed: ' || left(p_why, 1900)
   where f.id = p_flow and f.state = 'open';
@@ -1340,9 +1408,9 @@ begin
 end
 $$;
 
--- Advances flows whose rows the caller has locked, and isolates those that make it fail. Returns the number of
--- jobs enqueued, and of jobs that waited for a flow and are due now.
-create function advance_locked(p_flows uuid[], p_probe boolean) returns integer
+-- Advances flows whose rows the caller has locked (advance_set), and isolates those that make it fail. Returns the
+-- number of jobs enqueued, and of jobs that waited for a flow and are due now.
+create function advance_locked(p_flows uuid[], p_whole uuid[], p_probe boolean) returns integer
   language plpgsql volatile
   set search_path from current
 as $$
@@ -1350,8 +1418,7 @@ declare
   v_half integer := cardinality(p_flows) / 2;
 begin
   begin
-    perform count_tallies(p_flows);
-    return advance_set(p_flows, p_probe) + wake_waiters(p_flows);
+    return advance_set(p_flows, p_whole, p_probe) + wake_waiters(p_flows);
   exception when others then
     if not is_of_row(sqlstate) then
       raise;
@@ -1360,7 +1427,8 @@ begin
       return wake_waiters(p_flows);
     end if;
   end;
-  return advance_locked(p_flows[:v_half], p_probe) + advance_locked(p_flows[v_half + 1:], p_probe);
+  return advance_locked(p_flows[:v_half], array(select w from unnest(p_whole) w where w = any (p_flows[:v_half])), p_probe)
+    + advance_locked(p_flows[v_half + 1:], array(select w from unnest(p_whole) w where w = any (p_flows[v_half + 1:])), p_probe);
 end
 $$;
 
@@ -1374,8 +1442,8 @@ create function flows_due_ms() returns float8
   set enable_mergejoin = off
 as $$
   select extract(epoch from least(
-    (select s.due from flow_step s where s.ended is null and s.due is not null order by s.due limit 1),
-    (select f.deadline from flow f where f.state = 'open' and f.stopping is null and f.deadline is not null order by f.deadline limit 1))
+    (select s.due from flow_step s where s.due is not null order by s.due limit 1),
+    (select f.deadline from flow f where f.ended is null and f.stopping is null and f.deadline is not null order by f.deadline limit 1))
     - clock_timestamp())::float8 * 1000
 $$;
 
@@ -1406,6 +1474,7 @@ declare
   v_next bigint;
   v_taken integer;
   v_asked uuid[];
+  v_due uuid[];
   v_walk uuid[] := '{}';
   v_flows uuid[];
   v_put integer := 0;
@@ -1416,17 +1485,18 @@ begin
   perform assert_read_committed();
   select max(t.n) + 1, count(*), array_agg(distinct t.flow) into v_next, v_taken, v_asked
   from (select t.n, t.flow from flow_tally t where t.n >= (p_read ->> 'from')::bigint order by t.n limit v_max) t;
-  for v_late in select f.id from flow f where f.state = 'open' and f.stopping is null and f.deadline <= v_now order by f.deadline limit 100 loop
+  for v_late in select f.id from flow f where f.ended is null and f.stopping is null and f.deadline <= v_now order by f.deadline limit 100 loop
     perform stop_flow(v_late, 'its deadline has passed', true);
     v_asked := v_asked || v_late;
   end loop;
-  v_asked := v_asked || array(select s.flow from flow_step s where s.ended is null and s.due <= v_now order by s.due limit v_max);
+  v_due := array(select s.flow from flow_step s where s.due <= v_now order by s.due limit v_max);
+  v_asked := v_asked || v_due;
   if p_read -> 'walk' <> 'null' then
     v_walk := array(select f.id from flow f where f.state = 'open' and f.id > (p_read ->> 'walk')::uuid order by f.id limit 100);
   end if;
   v_flows := array(select f.id from flow f where f.id = any (v_asked) order by f.id for update skip locked);
   if cardinality(v_flows) > 0 then
-    v_put := advance_locked(v_flows, false);
+    v_put := advance_locked(v_flows, array(select distinct d from unnest(v_due) d where d = any (v_flows)), false);
   end if;
   -- tallies of flows that are gone
   delete from flow_tally t where t.flow = any (v_asked) and (select f.id from flow f where f.id = t.flow) is null;
@@ -1436,7 +1506,7 @@ begin
   from (select w.id, w.waiter from flow w where w.id = any (v_walk) offset 0) f -- by id, whatever other indexes there are
   where f.waiter is not null and (select q.id from queue q where q.id = f.waiter) is null;
   if cardinality(v_walk) > 0 then
-    v_put := v_put + advance_locked(v_walk, true);
+    v_put := v_put + advance_locked(v_walk, v_walk, true);
   end if;
   select coalesce(jsonb_agg(jsonb_build_object('id', f.id, 'name', f.name, 'state', f.state)), '[]') into v_ended
   from flow f where f.id = any (v_flows || v_walk) and f.ended >= v_now;
@@ -1448,7 +1518,7 @@ begin
     'next', v_next, 'put', v_put,
     -- jobs are left behind the most that one call enqueues
     'more', v_taken >= v_max or v_put >= 10000,
-    'stops', exists (select from flow_step s where s.ended is null and s.stop),
+    'stops', exists (select from flow_step s where s.stop),
     'due_ms', flows_due_ms(),
     'walked', case when cardinality(v_walk) = 100 then v_walk[100] end,
     'open', exists (select from flow f where f.state = 'open'),
@@ -1622,10 +1692,10 @@ begin
 end
 $$;
 
--- Enqueues jobs of steps that are open: chunks with up to p_max jobs in all, in the order of flows, steps and
--- chunks, and a chunk that goes beyond. Returns their number. Flows of which chunks are left get a tally, so that
--- the next call takes them.
-create function release_jobs(p_flows uuid[], p_max integer) returns integer
+-- Enqueues jobs of those of the given steps that are open: chunks with up to p_max jobs in all, in the order of flows,
+-- steps and chunks, and a chunk that goes beyond. Returns their number. Flows of which chunks are left get a tally, so
+-- that the next call takes them.
+create function release_jobs(p_steps step_ref[], p_max integer) returns integer
   language plpgsql volatile
   set search_path from current
 as $$
@@ -1635,12 +1705,16 @@ declare
   v_jobs jsonb[];
   v_left boolean;
 begin
+  if p_steps = '{}' then
+    return 0;
+  end if;
   with waiting as materialized (
     select j.flow, j.step, j.n, sum(j.size) over (order by j.flow, j.step, j.n) - j.size as before, count(*) over () as chunks
     from (
-      select j.flow, j.step, j.n, j.size from flow_step s cross join lateral (
+      select j.flow, j.step, j.n, j.size
+      from unnest(p_steps) as x join flow_step s on s.flow = x.flow and s.step = x.step cross join lateral (
         select j.flow, j.step, j.n, j.size from flow_job j where j.flow = s.flow and j.step = s.step order by j.n limit p_max) j
-      where s.flow = any (p_flows) and s.ended is null and s.state = 'open' and not s.stop
+      where s.state = 'open' and not s.stop
       order by s.flow, s.step limit p_max) j
   ),
   taken as (
@@ -1655,9 +1729,8 @@ begin
     return 0;
   elsif v_left then
     insert into flow_tally (flow)
-    select distinct s.flow from flow_step s
-    where s.flow = any (p_flows) and s.ended is null and s.state = 'open' and not s.stop
-      and (select j.n from flow_job j where j.flow = s.flow and j.step = s.step limit 1) is not null;
+    select distinct s.flow from unnest(p_steps) as x join flow_step s on s.flow = x.flow and s.step = x.step
+    where s.state = 'open' and not s.stop and (select j.n from flow_job j where j.flow = s.flow and j.step = s.step limit 1) is not null;
   end if;
   return put_jobs(v_flows, v_steps, v_jobs);
 end
@@ -1776,7 +1849,8 @@ begin
   set stop = s.state = 'open' and s.kind = 'jobs',
       state = case when s.state = 'open' and s.kind = 'jobs' then 'open' else 'ended' end,
       outcome = case when s.state = 'blocked' then 'skipped' when s.kind <> 'jobs' then 'cancelled' end,
-      ended = case when s.state = 'blocked' or s.kind <> 'jobs' then v_now end
+      ended = case when s.state = 'blocked' or s.kind <> 'jobs' then v_now end,
+      due = null
   where s.flow = p_flow and s.ended is null;
   insert into flow_tally (flow) values (p_flow);
   return true;
@@ -1822,7 +1896,7 @@ begin
       select q.id from queue q
       where q.flow = s.flow and q.step = s.step and (select w.id from work_queue w where w.id = q.id and w.cancelled is not null) is null
       limit p_max for update skip locked) q
-    where s.ended is null and s.stop limit p_max);
+    where s.stop limit p_max);
   if cardinality(v_ids) > 0 then
     perform cancel(v_ids);
   end if;
@@ -1868,15 +1942,15 @@ begin
   with recursive reached as (
     select s.step from flow_step s where s.flow = p_flow and (p_step is null or s.name = p_step)
     union
-    select n.step from reached r join flow_need n on n.flow = p_flow and n.needed = r.step)
+    select f.step from reached r join flow_step n on n.flow = p_flow and n.step = r.step cross join lateral unnest(n.feeds) as f (step))
   select array_agg(s.step) into v_failed
   from flow_step s join reached r on r.step = s.step
   where s.flow = p_flow and (s.outcome in ('failed', 'cancelled') or (s.state = 'open' and s.failed > 0));
   with recursive behind as (
-    select n.step from flow_need n where n.flow = p_flow and n.needed = any (v_failed)
+    select f.step from flow_step n cross join lateral unnest(n.feeds) as f (step) where n.flow = p_flow and n.step = any (v_failed)
     union
-    select n.step from behind b join flow_need n on n.flow = p_flow and n.needed = b.step
-      join flow_step s on s.flow = p_flow and s.step = b.step and s.outcome = 'skipped')
+    select f.step from behind b join flow_step s on s.flow = p_flow and s.step = b.step and s.outcome = 'skipped'
+      cross join lateral unnest(s.feeds) as f (step))
   select array_agg(s.step) into v_behind
   from behind b join flow_step s on s.flow = p_flow and s.step = b.step where s.outcome = 'skipped';
   if v_failed is null and not exists (select from flow_step s where s.flow = p_flow and s.outcome = 'skipped' and v_flow.state = 'cancelled') then
@@ -1890,8 +1964,8 @@ begin
   with recursive awaited as (
     select x.step from unnest(v_behind) as x (step)
     union
-    select e.step from awaited a join flow_need n on n.flow = p_flow and n.step = a.step
-      join flow_step e on e.flow = p_flow and e.step = n.needed and e.outcome = 'skipped' and e.kind <> 'jobs')
+    select e.step from awaited a join flow_step d on d.flow = p_flow and d.step = a.step cross join lateral unnest(d.needs) as n (step)
+      join flow_step e on e.flow = p_flow and e.step = n.step and e.outcome = 'skipped' and e.kind <> 'jobs')
   select array_agg(a.step) into v_behind from awaited a;
   -- first of all, so that nothing is to be undone if its unique key is taken; who asks for that key meanwhile waits
   begin
@@ -1967,10 +2041,10 @@ begin
         due = case when v.opens then v_now + s.delay end
     from (
       select d.step, d.wants, count(n.needed) as needs, count(*) filter (where e.state = 'ended') as ended,
-             count(*) filter (where e.state = 'ended' and need_met(n.condition, e.outcome)) as met
+             count(*) filter (where e.state = 'ended' and need_met(e.conditions[array_position(e.feeds, d.step)], e.outcome)) as met
       from flow_step d
-        left join flow_need n on n.flow = d.flow and n.step = d.step
-        left join flow_step e on e.flow = n.flow and e.step = n.needed
+        left join lateral unnest(d.needs) as n (needed) on true
+        left join flow_step e on e.flow = d.flow and e.step = n.needed
       where d.flow = p_flow and d.step = any (p_steps) and d.state = 'blocked'
       group by d.step, d.wants) c
     cross join lateral (
@@ -1980,8 +2054,7 @@ begin
     exit when not found;
   end loop;
   update flow_step s
-  set open_needs = (select count(*) from flow_need n join flow_step e on e.flow = n.flow and e.step = n.needed
-                    where n.flow = p_flow and n.step = s.step and e.ended is null)
+  set open_needs = (select count(*) from unnest(s.needs) as n (step) join flow_step e on e.flow = s.flow and e.step = n.step where e.ended is null)
   where s.flow = p_flow and s.ended is null and s.state = 'blocked';
 end
 $$;
@@ -2008,7 +2081,6 @@ begin
   end if;
   delete from flow_result r where r.flow = any (v_flows);
   delete from flow_job j where j.flow = any (v_flows);
-  delete from flow_need n where n.flow = any (v_flows);
   delete from flow_tally t where t.flow = any (v_flows);
   delete from flow_step s where s.flow = any (v_flows);
   delete from flow f where f.id = any (v_flows);
@@ -2056,10 +2128,11 @@ create function needs_of(p_id uuid, p_token uuid)
   set enable_hashjoin = off
   set enable_mergejoin = off
 as $$
-  select e.name, e.step, n.condition, e.outcome, e.done, e.failed, e.other
+  select e.name, e.step, e.conditions[array_position(e.feeds, d.step)], e.outcome, e.done, e.failed, e.other
   from queue q
-  join flow_need n on n.flow = q.flow and n.step = q.step
-  join flow_step e on e.flow = n.flow and e.step = n.needed
+  join flow_step d on d.flow = q.flow and d.step = q.step
+  cross join lateral unnest(d.needs) as n (step)
+  join flow_step e on e.flow = d.flow and e.step = n.step
   where q.id = p_id and (select w.id from work_item w where w.id = p_id and w.lock_token = p_token) is not null
   order by e.step
 $$;
@@ -2111,7 +2184,6 @@ create function start_flow(p_flow jsonb) returns table (flow_id uuid, outcome te
   set search_path from current
   set jit = off
   set enable_seqscan = off
-  set enable_hashjoin = off
   set enable_mergejoin = off
 as $$
 #variable_conflict use_column
@@ -2121,7 +2193,10 @@ declare
   v_steps jsonb := coalesce(p_flow -> 'steps', '[]');
   v_other uuid;
   v_jobs bigint;
-  v_same boolean;
+  v_needs bigint;
+  v_same boolean; -- two steps have one name
+  v_wrong boolean; -- a step needs one that is not before it, or one twice
+  v_empty boolean; -- an open step has no jobs: the leader looks at all of them
   v_now_steps integer[]; -- with v_now_jobs: steps whose jobs are enqueued at once
   v_now_jobs jsonb[];
   v_later_steps integer[];
@@ -2149,36 +2224,52 @@ begin
       raise exception 'unique key % of flow % changes hands too fast', p_flow ->> 'unique_key', p_flow ->> 'name' using errcode = '40001';
     end if;
   end loop;
-  insert into flow_need (flow, needed, step, condition)
-  select v_id, (n.need ->> 0)::integer, (s.n - 1)::integer, coalesce(n.need ->> 1, 'done')
-  from jsonb_array_elements(v_steps) with ordinality as s (step, n)
-  cross join lateral jsonb_array_elements(case when jsonb_typeof(s.step -> 'needs') = 'array' then s.step -> 'needs' else '[]' end) as n (need);
-  if exists (select from flow_need n where n.flow = v_id and n.needed not between 0 and n.step - 1) then
-    raise exception 'a step needs steps that come before it in the list' using errcode = '22023';
-  end if;
-  select sum(case when jsonb_typeof(x.step -> 'jobs') = 'array' then jsonb_array_length(x.step -> 'jobs') else 0 end), count(distinct x.step ->> 'name') < count(x.step ->> 'name')
-  into v_jobs, v_same
-  from jsonb_array_elements(v_steps) as x (step);
-  if v_same then
+  with given as materialized (
+    select (x.n - 1)::integer as step, x.name, coalesce(x.kind, 'jobs') as kind, coalesce(x.wants, 'all') as wants, x.stop_after,
+           x.delay_ms * interval '1 millisecond' as delay, case when jsonb_typeof(x.needs) = 'array' and x.needs <> '[]' then x.needs end as needs,
+           case when jsonb_typeof(x.jobs) = 'array' then x.jobs end as jobs
+    from rows from (jsonb_to_recordset(v_steps) as (name text, kind text, wants text, stop_after integer, delay_ms float8, needs jsonb, jobs jsonb))
+      with ordinality as x (name, kind, wants, stop_after, delay_ms, needs, jobs, n)
+  ),
+  edges as materialized (
+    select g.step, (n.need ->> 0)::integer as needed, coalesce(n.need ->> 1, 'done') as condition
+    from given g cross join lateral jsonb_array_elements(g.needs) as n (need)
+  ),
+  fed as (
+    select e.needed, array_agg(e.step order by e.step) as feeds, array_agg(e.condition order by e.step) as conditions from edges e group by e.needed
+  ),
+  needing as (
+    select e.step, array_agg(e.needed order by e.needed) as needs, count(*)::integer as count from edges e group by e.step
+  ),
+  steps as materialized (
+    select g.*, coalesce(n.needs, '{}') as numbers, coalesce(n.count, 0) as open_needs, n.step is not null as later,
+           coalesce(f.feeds, '{}') as feeds, coalesce(f.conditions, '{}') as conditions
+    from given g left join needing n on n.step = g.step left join fed f on f.needed = g.step
+  ),
+  made as (
+    insert into flow_step (flow, step, name, kind, state, wants, needs, feeds, conditions, open_needs, added, stop_after, delay, due, opened)
+    select v_id, s.step, s.name, s.kind, case when s.later then 'blocked' else 'open' end, s.wants, s.numbers, s.feeds, s.conditions, s.open_needs,
+           case when s.kind = 'jobs' then coalesce(jsonb_array_length(s.jobs), 0) else 0 end, s.stop_after, s.delay,
+           case when not s.later then v_now + s.delay end, case when not s.later then v_now end
+    from steps s
+  )
+  select coalesce(sum(jsonb_array_length(s.jobs)), 0), sum(s.open_needs), count(distinct s.name) < count(s.name),
+         exists (select from edges e where e.needed not between 0 and e.step - 1)
+           or exists (select from edges e group by e.step, e.needed having count(*) > 1),
+         bool_or(not s.later and coalesce(jsonb_array_length(s.jobs), 0) = 0),
+         array_agg(s.step order by s.step) filter (where not s.later and s.jobs is not null),
+         array_agg(s.jobs order by s.step) filter (where not s.later and s.jobs is not null),
+         array_agg(s.step order by s.step) filter (where s.later and s.jobs is not null),
+         array_agg(s.jobs order by s.step) filter (where s.later and s.jobs is not null)
+  into v_jobs, v_needs, v_same, v_wrong, v_empty, v_now_steps, v_now_jobs, v_later_steps, v_later_jobs
+  from steps s;
+  if v_wrong then
+    raise exception 'a step needs steps that come before it in the list, each once' using errcode = '22023';
+  elsif v_same then
     raise exception 'two steps of a flow have one name' using errcode = '22023';
-  end if;
-  if v_jobs > 100000 or (select count(*) from flow_need n where n.flow = v_id) > 100000 then
+  elsif v_jobs > 100000 or v_needs > 100000 then
     raise exception 'a flow starts with up to 100,000 jobs and 100,000 needs' using errcode = '22023', hint = 'Let a job of a step add more to it.';
   end if;
-  insert into flow_step (flow, step, name, kind, state, wants, open_needs, added, stop_after, delay, due, opened)
-  select v_id, (x.n - 1)::integer, x.step ->> 'name', coalesce(x.step ->> 'kind', 'jobs'),
-         case when c.needs > 0 then 'blocked' else 'open' end, coalesce(x.step ->> 'wants', 'all'), c.needs,
-         case when jsonb_typeof(x.step -> 'jobs') = 'array' and coalesce(x.step ->> 'kind', 'jobs') = 'jobs' then jsonb_array_length(x.step -> 'jobs') else 0 end,
-         (x.step ->> 'stop_after')::integer, t.delay, case when c.needs = 0 then v_now + t.delay end, case when c.needs = 0 then v_now end
-  from jsonb_array_elements(v_steps) with ordinality as x (step, n)
-  cross join lateral (select count(*)::integer as needs from flow_need n where n.flow = v_id and n.step = x.n - 1) c
-  cross join lateral (select (x.step ->> 'delay_ms')::float8 * interval '1 millisecond' as delay) t;
-  select array_agg(x.step order by x.step) filter (where not x.later), array_agg(x.jobs order by x.step) filter (where not x.later),
-         array_agg(x.step order by x.step) filter (where x.later), array_agg(x.jobs order by x.step) filter (where x.later)
-  into v_now_steps, v_now_jobs, v_later_steps, v_later_jobs
-  from (select (x.n - 1)::integer as step, x.step -> 'jobs' as jobs,
-               (select n.needed from flow_need n where n.flow = v_id and n.step = x.n - 1 limit 1) is not null as later
-        from jsonb_array_elements(v_steps) with ordinality as x (step, n) where jsonb_typeof(x.step -> 'jobs') = 'array') x;
   if v_later_steps is not null then
     perform check_later_jobs(v_later_jobs);
     insert into flow_job (flow, step, n, jobs)
@@ -2192,7 +2283,7 @@ begin
   if v_now_steps is not null then
     perform put_jobs(array_fill(v_id, array[cardinality(v_now_steps)]), v_now_steps, v_now_jobs);
   end if;
-  insert into flow_tally (flow) values (v_id);
+  insert into flow_tally (flow, step) values (v_id, case when not v_empty then v_now_steps[1] end);
   return query select v_id, 'started';
 end
 $$;

@@ -19,13 +19,11 @@ export const flowBugs: readonly FlowBug[] = [
     scenario: counted,
     finds: 'stuck',
     sql: {
-      function: 'advance_locked(uuid[],boolean)',
+      function: 'advance_set(uuid[],uuid[],boolean)',
       edits: [
-        { from: '/ 2;', to: '/ 2;\n  v_put integer;' },
-        { from: 'perform count_tallies(p_flows);', to: 'v_put := advance_set(p_flows, p_probe);' },
         {
-          from: 'return advance_set(p_flows, p_probe) + wake_waiters(p_flows);',
-          to: 'perform count_tallies(p_flows); return v_put + wake_waiters(p_flows);',
+          from: 'c.done + c.failed + c.other >= c.added',
+          to: '(select s.done + s.failed + s.other >= s.added from flow_step s where s.flow = c.flow and s.step = c.step)',
         },
       ],
     },
@@ -64,8 +62,11 @@ export const flowBugs: readonly FlowBug[] = [
     scenario: lastFails,
     finds: 'wrong outcome',
     sql: {
-      function: 'advance_set(uuid[],boolean)',
-      edits: [{ from: 'perform count_tallies(v_open);', to: '' }],
+      function: 'advance_set(uuid[],uuid[],boolean)',
+      edits: [
+        { from: '\n  loop\n', to: '\n  perform count_tallies(p_flows);\n  loop\n' },
+        { from: 'where t.flow = any (v_tallied)', to: 'where false' },
+      ],
     },
   },
 ];

@@ -50,7 +50,7 @@ export const crashedBetween: FlowScenario = async (ground) => {
   return stage.judge();
 };
 
-/** The last job fails after the leader has read the tallies, and before it looks for jobs. */
+/** The last job fails while the leader, which has read the tallies, waits for a lock; then the leader is called again. */
 export const lastFails: FlowScenario = async (ground) => {
   const stage = await stageFlow(ground, 2);
   const [first, second] = await stage.begin(stage.node);
@@ -64,6 +64,7 @@ export const lastFails: FlowScenario = async (ground) => {
     await stage.end(second, 'dead');
     await holder.sql('commit');
     await answer;
+    await stage.advance();
   } finally {
     await Promise.all([holder.end(), leader.end()]);
   }

@@ -10,7 +10,7 @@ async function verdictOn({ scenario, before, sql }: FlowBug, makes: boolean): Pr
   const ground = await openGround();
   try {
     await ground.reset();
-    await ground.sql(emptying(['flow_tally', 'flow_result', 'flow_job', 'flow_need', 'flow_step', 'flow']));
+    await ground.sql(emptying(['flow_tally', 'flow_result', 'flow_job', 'flow_step', 'flow']));
     if (makes && before !== undefined) await ground.sql(before);
     if (makes) await seed(ground.database, sql);
     return await scenario(ground);

@@ -5,7 +5,6 @@ export const jobTables = ['work_queue', 'queue', 'history', 'dead_letter', 'node
 export const flowTables = [
   'flow',
   'flow_step',
-  'flow_need',
   'flow_job',
   'flow_tally',
   'flow_result',

@@ -31,7 +31,7 @@ beforeAll(async () => {
 });
 beforeEach(async () => {
   const tables = ['work_queue', 'queue', 'history', 'dead_letter', 'node', 'audit', 'flow', 'flow_step'];
-  for (const table of [...tables, 'flow_need', 'flow_job', 'flow_tally', 'flow_result']) {
+  for (const table of [...tables, 'flow_job', 'flow_tally', 'flow_result']) {
     await bench.sql(`delete from $schema.${table}`);
   }
 });

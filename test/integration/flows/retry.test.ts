@@ -11,7 +11,7 @@ let node: Member;
 
 beforeEach(async () => {
   await ground.reset();
-  await ground.sql(emptying(['flow_tally', 'flow_result', 'flow_job', 'flow_need', 'flow_step', 'flow']));
+  await ground.sql(emptying(['flow_tally', 'flow_result', 'flow_job', 'flow_step', 'flow']));
   node = await ground.node();
 });
 

@@ -30,7 +30,7 @@ const { database, sql, reset } = own;
 
 beforeEach(async () => {
   await reset();
-  for (const table of ['flow', 'flow_step', 'flow_need', 'flow_job', 'flow_tally', 'flow_result'])
+  for (const table of ['flow', 'flow_step', 'flow_job', 'flow_tally', 'flow_result'])
     await sql(`delete from pgqueue.${table}`);
 });
 

@@ -105,7 +105,7 @@ const all = [
   'stop',
 ];
 
-const empty = ['flow', 'flow_step', 'flow_need', 'flow_job', 'flow_tally', 'flow_result'].map(
+const empty = ['flow', 'flow_step', 'flow_job', 'flow_tally', 'flow_result'].map(
   (table) => `delete from pgqueue.${table};`,
 );
 

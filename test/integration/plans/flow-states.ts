@@ -4,7 +4,6 @@ import type pg from 'pg';
 export const flowTables = [
   'flow',
   'flow_step',
-  'flow_need',
   'flow_job',
   'flow_tally',
   'flow_result',
@@ -26,11 +25,11 @@ async function load(client: pg.Client, flows: number): Promise<void> {
   await client.query(`
     insert into pgqueue.flow (id, name, unique_key, deadline)
       select id, 'f', 'u' || id, clock_timestamp() + (n - 50) * interval '1 second' from made;
-    insert into pgqueue.flow_step (flow, step, name, kind, state, open_needs, added, delay, due, stop)
-      select id, s, 's' || s, case when s = 5 then 'timer' else 'jobs' end, case when s = 0 then 'open' else 'blocked' end, (s > 0)::integer,
+    insert into pgqueue.flow_step (flow, step, name, kind, state, needs, feeds, conditions, open_needs, added, delay, due, stop)
+      select id, s, 's' || s, case when s = 5 then 'timer' else 'jobs' end, case when s = 0 then 'open' else 'blocked' end,
+             case when s > 0 then array[s - 1] else '{}' end, case when s < 9 then array[s + 1] else '{}' end, case when s < 9 then array['done'] else '{}' end, (s > 0)::integer,
              case when s = 5 then 0 else 1 end, case when s = 5 then interval '1 day' end, null, s = 0 and n % 5 = 0
       from made, generate_series(0, 9) s;
-    insert into pgqueue.flow_need (flow, needed, step, condition) select id, s - 1, s, 'done' from made, generate_series(1, 9) s;
     insert into pgqueue.flow_job (flow, step, n, jobs) select id, s, 0, '[{"task": "t"}]' from made, generate_series(1, 9) s where s <> 5;
     insert into pgqueue.flow_result (flow, step, job, outcome, result) select id, 0, pgqueue.uuid_v7(), 'done', '{}' from made;
     insert into pgqueue.flow_tally (flow, step, done) select id, 0, 1 from made where n % 5 = 1;

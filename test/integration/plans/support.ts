@@ -72,7 +72,7 @@ export function openExplainedPool(url: string): {
 }
 
 const tables =
-  /^(?:queue|work_queue|history\w*|dead_letter|flow|flow_step|flow_need|flow_job|flow_tally|flow_result)$/;
+  /^(?:queue|work_queue|history\w*|dead_letter|flow|flow_step|flow_job|flow_tally|flow_result)$/;
 
 /**
  * Returns the parts of a plan that get slower as tables grow: full scans, sequential or along an index, and

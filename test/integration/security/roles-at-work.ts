@@ -183,7 +183,7 @@ export const statements: Readonly<
       'select * from queue_held',
       'select * from activity, activity_mark',
       'select id, name, state, reason from flow',
-      'select * from flow_step, flow_need',
+      'select * from flow_step',
       'select flow, step, job, outcome from flow_result',
       'select n, at, actor, via, db_user, action, target from audit',
       `select ask_explain(${id})`,

@@ -67,7 +67,6 @@ export const rights: Readonly<
       dead_letter:
         'select(crashes created died errors flow id key node queue reason step task tries unique_key)',
       flow: 'select(created deadline ended id key name reason state stopping unique_key waiter)',
-      flow_need: 'select',
       flow_result: 'select(flow job outcome step)',
       flow_step: 'select',
       history: 'select(errors finished flow id key node outcome queue started step task)',
@@ -107,7 +106,6 @@ export const rights: Readonly<
       explain_request: 'select',
       flow: 'select',
       flow_job: 'select',
-      flow_need: 'select',
       flow_result: 'select',
       flow_step: 'select',
       flow_tally: 'select',
@@ -145,4 +143,4 @@ export const rights: Readonly<
 };
 /** Functions that others call, and that check nothing themselves. */
 export const ownersAlone =
-  'advance_front advance_locked advance_set assert_leader assert_modes assert_move assert_read_committed assert_tasks audit_kept backoff_ms batches_from begin_anew cancel_superseded charged_by_death check_later_jobs commit_durably config_mark count_slice count_tallies crash crash_all delayed_of_key end_node ended_jobs ended_numbers enqueuers fail_flow fair_part flow_failed flows_due_ms follow forget_explains fresh_bundles gone_nodes held_sessions hold_session holds_true in_batch insert_moved installation_of is_of_row items_from judge_again keep_leader_session keep_node_session lanes_to_read leader_gone lease_all lease_items lease_limit_at legible lock_unique_keys look make_due make_expired need_met next_suspect node_sessions node_takes note_ends note_move note_reached page_of_lanes put_jobs ready_batches recall refuse_crowds release_jobs revive route_lock set_aside settle_done settle_mixed signal_flow_of single_rows spread spread_held spread_ready stop_flow tables_place tail_of_key take_apart waiting_numbers wake_waiters walk_lanes watch_crowds with_error within_bytes';
+  'advance_front advance_locked advance_set assert_leader assert_modes assert_move assert_read_committed assert_tasks audit_kept backoff_ms batches_from begin_anew cancel_superseded charged_by_death check_later_jobs commit_durably config_mark count_slice count_tallies crash crash_all delayed_of_key end_node ended_jobs ended_numbers enqueuers fail_flow fair_part flow_failed flows_due_ms follow forget_explains fresh_bundles gone_nodes held_sessions hold_session holds_true in_batch insert_moved installation_of is_of_row items_from judge_again keep_leader_session keep_node_session lanes_to_read leader_gone lease_all lease_items lease_limit_at legible lock_unique_keys look make_due make_expired need_met next_suspect node_sessions node_takes note_ends note_move note_reached page_of_lanes put_jobs ready_batches recall refuse_crowds release_jobs revive route_lock set_aside settle_done settle_mixed signal_flow_of single_rows skip_idle spread spread_held spread_ready stop_flow tables_place tail_of_key take_apart waiting_numbers wake_waiters walk_lanes watch_crowds with_error within_bytes';

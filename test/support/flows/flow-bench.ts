@@ -27,7 +27,7 @@ export interface StartOptions extends Partial<WorkerOptions> {
   readonly scheduler?: Partial<SchedulerOptions>;
 }
 
-const flowTables = ['flow_tally', 'flow_result', 'flow_job', 'flow_need', 'flow_step', 'flow'] as const;
+const flowTables = ['flow_tally', 'flow_result', 'flow_job', 'flow_step', 'flow'] as const;
 
 export async function openFlowBench(): Promise<FlowBench> {
   const bench = await openWorkerBench();

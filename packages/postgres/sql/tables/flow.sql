@@ -21,7 +21,8 @@ create table flow (
 comment on table flow is 'One row per flow. stopping: its cancellation was asked for; its state changes when the last of its jobs has ended. reason: of a state other than done, for people. waiter: a job that is suspended until this flow ends, by the attempt of waiter_token; null: it was woken.';
 create unique index flow_unique on flow (name, unique_key) where state = 'open' and unique_key is not null;
 create index flow_open on flow (id) where state = 'open';
-create index flow_deadline on flow (deadline) where state = 'open' and deadline is not null and stopping is null;
+-- By ended, not by state: a plan made while few flows were open, and kept, would sort those of flow_open.
+create index flow_deadline on flow (deadline) where ended is null and deadline is not null and stopping is null;
 create index flow_ended on flow (ended) where ended is not null;
 -- Lists of flows, newest first: those that failed, by name and by key. A flow is inserted once and changed two or three times, so
 -- they cost little beside the rows of its steps.
@@ -31,9 +32,11 @@ create index flow_key on flow (key, id) where key <> '';
 -- The flows that a job waits for, or has waited for.
 create index flow_waiter on flow (waiter) where waiter is not null;
 
+-- needs: numbers of the steps that it waits for. feeds: of those that wait for it, each until this one has ended with an
+-- outcome that fits its condition: done; ended: any; failed: failed or cancelled.
 -- open_needs: needs that have not ended; the leader alone changes it. added, done, failed, other: counts of
 -- jobs, from tallies; they choose when the leader looks for jobs in QUEUE, and tell the outcome. stop: its
--- waiting jobs are to be cancelled, and no more are released.
+-- waiting jobs are to be cancelled, and no more are released. due: of an open timer.
 create table flow_step (
   flow       uuid        not null,
   step       integer     not null check (step >= 0),
@@ -42,6 +45,9 @@ create table flow_step (
   state      text        not null check (state in ('blocked', 'open', 'ended')),
   outcome    text        check (outcome in ('done', 'failed', 'cancelled', 'skipped')),
   wants      text        not null default 'all' check (wants in ('all', 'any')),
+  needs      integer[]   not null default '{}',
+  feeds      integer[]   not null default '{}',
+  conditions text[] collate "C" not null default '{}',
   open_needs integer     not null,
   added      integer     not null default 0,
   done       integer     not null default 0,
@@ -55,23 +61,15 @@ create table flow_step (
   ended      timestamptz,
   primary key (flow, step),
   constraint flow_step_ended_whole check ((state = 'ended') = (outcome is not null) and (state = 'ended') = (ended is not null)),
-  constraint flow_step_timer_whole check ((kind = 'timer') = (delay is not null))
+  constraint flow_step_timer_whole check ((kind = 'timer') = (delay is not null)),
+  constraint flow_step_over check (ended is null or (due is null and not stop)),
+  constraint flow_step_feeds_whole check (cardinality(feeds) = cardinality(conditions) and conditions <@ '{done,ended,failed}')
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000);
 -- By ended, not by state: a step is opened and counted without a new entry in any index.
 create index flow_step_unended on flow_step (flow, step) where ended is null;
-create index flow_step_due on flow_step (due) where ended is null and due is not null;
-create index flow_step_stopping on flow_step (flow, step) where ended is null and stop;
-
--- step waits until needed has ended, with an outcome that fits the condition: done; ended: any; failed: failed
--- or cancelled.
-create table flow_need (
-  flow      uuid    not null,
-  needed    integer not null,
-  step      integer not null,
-  condition text    not null check (condition in ('done', 'ended', 'failed')),
-  primary key (flow, needed, step)
-);
-create index flow_need_step on flow_need (flow, step);
+-- No condition on ended: a plan made while few steps had not, and kept, would read all of those.
+create index flow_step_due on flow_step (due) where due is not null;
+create index flow_step_stopping on flow_step (flow, step) where stop;
 
 -- Jobs that the leader puts into QUEUE when it releases their step, in chunks.
 create table flow_job (
@@ -113,3 +111,6 @@ create table flow_result (
 
 -- The end of a flow's job, as the functions that end jobs collect it for note_ends.
 create type flow_end as (flow uuid, step integer, job uuid, outcome text, result jsonb, task text);
+
+-- A step of a flow, as advance_flows hands it on. may_end: it has no jobs, so it may end as soon as it is open.
+create type step_ref as (flow uuid, step integer, may_end boolean);

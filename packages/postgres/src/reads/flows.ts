@@ -182,7 +182,7 @@ type StepRow = Omit<StepInfo, 'needs' | 'layer'> & {
 
 /**
  * Reads a flow with all of its steps, in one statement and so in one snapshot. Undefined: there is none.
- * Served by the primary keys of flow, flow_step and flow_result, and by flow_need_step. An EXISTS in place of the
+ * Served by the primary keys of flow, flow_step and flow_result. An EXISTS in place of the
  * look for a signal's value would let the planner hash all results of all flows.
  */
 export async function readFlow({ query, schema }: Target, id: string): Promise<FlowDetails | undefined> {
@@ -199,8 +199,9 @@ export async function readFlow({ query, schema }: Target, id: string): Promise<F
                 select r.job from ${schema}.flow_result r where r.flow = s.flow and r.step = s.step limit 1) is not null as signalled
        from ${schema}.flow_step s
        left join (
-         select n.step, jsonb_agg(jsonb_build_array(n.needed, n.condition) order by n.needed) as needs
-         from ${schema}.flow_need n where n.flow = $1::uuid group by n.step) n on n.step = s.step
+         select f.step, jsonb_agg(jsonb_build_array(e.step, f.condition) order by e.step) as needs
+         from ${schema}.flow_step e cross join lateral unnest(e.feeds, e.conditions) as f (step, condition)
+         where e.flow = $1::uuid group by f.step) n on n.step = s.step
        where s.flow = $1::uuid) s on true
      order by s.step`,
     [id],

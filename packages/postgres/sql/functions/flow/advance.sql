@@ -1,7 +1,8 @@
 -- Moves flows on: the leader's work. One judge, so no counter decides anything, and nothing is locked by those
 -- who settle.
 
--- Adds up the tallies of flows whose rows the caller has locked.
+-- Adds up the tallies of flows whose rows the caller has locked, for those who look at counts: the leader counts as it
+-- judges (advance_set).
 create function count_tallies(p_flows uuid[]) returns void
   language sql volatile
   set search_path from current
@@ -28,14 +29,15 @@ create function need_met(p_condition text, p_outcome text) returns boolean
   set search_path from current
 as $$ select p_condition = 'ended' or p_condition = p_outcome or (p_condition = 'failed' and p_outcome = 'cancelled') $$;
 
--- Takes what has ended in open flows to its consequences: steps end, dependents open or are skipped, flows end.
--- The caller has locked the flows, and counted their tallies. p_probe: look for jobs of all open steps, whatever
--- their counts say. Returns the jobs enqueued.
+-- Takes what has ended in flows to its consequences: steps end, dependents open or are skipped, flows end. The caller
+-- has locked the flows. Looks at the steps that tallies name; p_whole: the flows in which it looks at all open steps,
+-- beside those that have a tally without a step. p_probe: looks for jobs of those steps, whatever their counts say.
+-- Returns the jobs enqueued.
 --
 -- Right because a job's additions commit before its own row leaves QUEUE, or with it: a snapshot without any job
--- of a step has seen all that were ever added, and they have ended. Tallies commit with the rows that leave, so
--- counting them again in a later statement than that look finds the last of them, and the outcome is final.
-create function advance_set(p_flows uuid[], p_probe boolean) returns integer
+-- of a step has seen all that were ever added, and they have ended. Tallies commit with the rows that leave, and one
+-- statement, with one snapshot, looks for the jobs and counts the tallies: so the outcome is final.
+create function advance_set(p_flows uuid[], p_whole uuid[], p_probe boolean) returns integer
   language plpgsql volatile
   set plan_cache_mode = force_generic_plan
   set search_path from current
@@ -46,73 +48,109 @@ create function advance_set(p_flows uuid[], p_probe boolean) returns integer
 as $$
 declare
   v_now timestamptz := clock_timestamp();
-  v_open uuid[] := array(select f.id from flow f where f.id = any (p_flows) and f.state = 'open');
-  v_flows uuid[]; -- with v_steps: steps that have ended in this round
-  v_steps integer[];
-  v_put integer;
+  v_tallied uuid[] := p_flows; -- with v_whole: for the first round
+  v_whole uuid[] := p_whole;
+  v_unnamed uuid[]; -- flows of which a tally names no step
+  v_ended step_ref[]; -- by this round
+  v_opened step_ref[]; -- by this round
+  v_released step_ref[] := '{}'; -- opened by all of them, and all of whole flows
+  v_touched uuid[] := '{}'; -- flows of which steps may have ended
 begin
-  update flow_step s set stop = true
-  where s.flow = any (v_open) and s.ended is null and s.state = 'open' and s.failed >= s.stop_after and not s.stop;
   loop
-    -- signals and timers that no blocked step waits for any more
-    loop
-      update flow_step s set state = 'ended', outcome = 'skipped', ended = v_now
-      where s.flow = any (v_open) and s.ended is null and s.kind <> 'jobs'
-        and (select n.step from flow_need n where n.flow = s.flow and n.needed = s.step limit 1) is not null
-        and (select d.step from flow_need n join flow_step d on d.flow = n.flow and d.step = n.step
-             where n.flow = s.flow and n.needed = s.step and d.state = 'blocked' limit 1) is null;
-      exit when not found;
-    end loop;
+    with gone as materialized (
+      delete from flow_tally t where t.flow = any (v_tallied) returning t.flow, t.step, t.added, t.done, t.failed, t.other
+    ),
+    looked as materialized (
+      select l.flow, l.step, sum(l.added)::integer as added, sum(l.done)::integer as done, sum(l.failed)::integer as failed, sum(l.other)::integer as other
+      from (
+        select g.flow, g.step, g.added, g.done, g.failed, g.other from gone g where g.step is not null
+        union all
+        select o.flow, o.step, 0, 0, 0, 0 from unnest(v_opened) o where o.may_end
+        union all
+        select s.flow, s.step, 0, 0, 0, 0
+        from flow_step s where s.flow = any (v_whole || array(select g.flow from gone g where g.step is null)) and s.ended is null) l
+      group by l.flow, l.step
+    ),
+    counted as materialized (
+      select s.flow, s.step, s.kind, s.due, s.ended is null and s.state = 'open' as open, s.added + l.added as added, c.done, c.failed, c.other,
+             s.stop or (s.ended is null and s.state = 'open' and c.failed >= s.stop_after) is true as stop,
+             (l.added, l.done, l.failed, l.other) <> (0, 0, 0, 0) as changed
+      from looked l join flow_step s on s.flow = l.flow and s.step = l.step
+      cross join lateral (
+        select greatest(0, s.done + l.done) as done, greatest(0, s.failed + l.failed) as failed, greatest(0, s.other + l.other) as other) c
+    ),
     -- jobs of an open step that are still to be enqueued count as left, unless it stops
-    select array_agg(s.flow), array_agg(s.step) into v_flows, v_steps
-    from flow_step s
-    where s.flow = any (v_open) and s.ended is null and s.state = 'open'
-      and case s.kind
-            when 'timer' then s.due <= v_now
-            when 'signal' then (select r.job from flow_result r where r.flow = s.flow and r.step = s.step limit 1) is not null
-            else (p_probe or s.stop or s.done + s.failed + s.other >= s.added)
-              and (s.stop or (select j.n from flow_job j where j.flow = s.flow and j.step = s.step limit 1) is null)
-              and (select q.id from queue q where q.flow = s.flow and q.step = s.step limit 1) is null
-          end;
-    exit when v_flows is null;
-    perform count_tallies(v_open);
-    update flow_step s
-    set state = 'ended', ended = v_now,
-        outcome = case when s.failed > 0 then 'failed' when s.other > 0 or s.stop then 'cancelled' else 'done' end
-    from unnest(v_flows, v_steps) as x (flow, step) where s.flow = x.flow and s.step = x.step;
-    perform follow(v_flows, v_steps, v_now);
+    judged as materialized (
+      select c.*, case when c.open then
+          case c.kind
+            when 'timer' then c.due <= v_now
+            when 'signal' then (select r.job from flow_result r where r.flow = c.flow and r.step = c.step limit 1) is not null
+            else (p_probe or c.stop or c.done + c.failed + c.other >= c.added)
+              and (c.stop or (select j.n from flow_job j where j.flow = c.flow and j.step = c.step limit 1) is null)
+              and (select q.id from queue q where q.flow = c.flow and q.step = c.step limit 1) is null
+          end
+        else false end as ends
+      from counted c
+    ),
+    settled as (
+      update flow_step s
+      set added = j.added, done = j.done, failed = j.failed, other = j.other, stop = j.stop and not j.ends,
+          state = case when j.ends then 'ended' else s.state end, ended = case when j.ends then v_now else s.ended end,
+          due = case when not j.ends then s.due end,
+          outcome = case when not j.ends then s.outcome when j.failed > 0 then 'failed' when j.other > 0 or j.stop then 'cancelled' else 'done' end
+      from judged j where s.flow = j.flow and s.step = j.step and (j.ends or j.changed or j.stop <> s.stop)
+      returning s.flow, s.step, j.ends
+    )
+    select array_agg((t.flow, t.step, true)::step_ref) filter (where t.ends), array(select distinct g.flow from gone g where g.step is null)
+    into v_ended, v_unnamed from settled t;
+    if v_tallied <> '{}' and v_whole || v_unnamed <> '{}' then
+      v_touched := v_whole || v_unnamed;
+      v_released := array(select (s.flow, s.step, true)::step_ref from flow_step s where s.flow = any (v_touched) and s.ended is null);
+      perform skip_idle(v_released, v_now);
+    end if;
+    exit when v_ended is null;
+    v_opened := follow(v_ended, v_now);
+    v_released := v_released || v_opened;
+    v_touched := v_touched || array(select e.flow from unnest(v_ended) e);
+    v_tallied := '{}';
+    v_whole := '{}';
   end loop;
-  v_put := release_jobs(v_open, 10000);
   update flow f
   set state = case when f.stopping is not null then 'cancelled' when x.failed then 'failed' else 'done' end, ended = v_now,
       reason = coalesce(f.reason, case when f.stopping is null and x.failed then 'a step failed' end)
-  from unnest(v_open) as o (id) cross join lateral (
+  from (select distinct o.id from unnest(v_touched) as o (id)) o cross join lateral (
     select flow_failed(o.id) as failed
     where (select s.step from flow_step s where s.flow = o.id and s.ended is null limit 1) is null) x
-  where f.id = o.id;
-  return v_put;
+  where f.id = o.id and f.state = 'open';
+  return release_jobs(v_released, 10000);
 end
 $$;
 
 -- Opens or skips the steps that wait for the given ones, which have ended, and those that wait for the skipped
--- ones, and so on: a part of advance_set, whose settings plan it.
+-- ones, and so on: a part of advance_set, whose settings plan it. Returns those that are open now.
 -- The updated row has no condition on its state: a plan made while few steps were open, and kept, began with the
 -- index of all of those, and compared each with each that has ended.
-create function follow(p_flows uuid[], p_steps integer[], p_now timestamptz) returns void
+create function follow(p_ended step_ref[], p_now timestamptz) returns step_ref[]
   language plpgsql volatile
   set search_path from current
 as $$
 declare
-  v_flows uuid[] := p_flows;
-  v_steps integer[] := p_steps;
+  v_ended step_ref[] := p_ended;
+  v_opened step_ref[];
+  v_all step_ref[] := '{}';
+  v_spared step_ref[]; -- steps for which one that was judged does not wait any more
 begin
-  while v_flows is not null loop
-    with moved as (
-      select n.flow, n.step, count(*)::integer as ended, count(*) filter (where need_met(n.condition, e.outcome))::integer as met
-      from unnest(v_flows, v_steps) as x (flow, step)
-      join flow_step e on e.flow = x.flow and e.step = x.step
-      join flow_need n on n.flow = x.flow and n.needed = x.step
-      group by n.flow, n.step
+  while v_ended is not null loop
+    with moved as materialized (
+      select w.flow, w.step, w.wants, w.open_needs, count(*)::integer as ended, count(*) filter (where w.met)::integer as met
+      from unnest(v_ended) as x
+      -- by limits, so that no plan begins with a table
+      cross join lateral (select e.outcome, e.feeds, e.conditions from flow_step e where e.flow = x.flow and e.step = x.step limit 1) e
+      cross join lateral unnest(e.feeds, e.conditions) as f (step, condition)
+      cross join lateral (
+        select d.flow, d.step, d.wants, d.open_needs, need_met(f.condition, e.outcome) as met
+        from flow_step d where d.flow = x.flow and d.step = f.step and d.state = 'blocked' limit 1) w
+      group by w.flow, w.step, w.wants, w.open_needs
     ),
     judged as (
       update flow_step s
@@ -124,13 +162,42 @@ begin
           due = case when v.opens then p_now + s.delay end
       from moved m
       cross join lateral (
-        select case d.wants when 'all' then m.met < m.ended else m.met = 0 and d.open_needs <= m.ended end as skips,
-               case d.wants when 'all' then m.met = m.ended and d.open_needs <= m.ended else m.met > 0 end as opens
-        from flow_step d where d.flow = m.flow and d.step = m.step and d.state = 'blocked' limit 1) v
+        select case m.wants when 'all' then m.met < m.ended else m.met = 0 and m.open_needs <= m.ended end as skips,
+               case m.wants when 'all' then m.met = m.ended and m.open_needs <= m.ended else m.met > 0 end as opens) v
       where s.flow = m.flow and s.step = m.step
-      returning s.flow, s.step, s.outcome
+      returning s.flow, s.step, s.state, s.kind, s.added, s.wants, s.needs
     )
-    select array_agg(j.flow), array_agg(j.step) into v_flows, v_steps from judged j where j.outcome = 'skipped';
+    select array_agg((j.flow, j.step, true)::step_ref) filter (where j.state = 'ended'),
+           array_agg((j.flow, j.step, j.kind <> 'jobs' or j.added = 0)::step_ref) filter (where j.state = 'open'),
+           (select array_agg((o.flow, n.step, true)::step_ref) from judged o cross join lateral unnest(o.needs) as n (step)
+            where o.state = 'ended' or (o.state = 'open' and o.wants = 'any'))
+    into v_ended, v_opened, v_spared from judged j;
+    v_all := v_all || coalesce(v_opened, '{}');
+    perform skip_idle(v_spared, p_now);
+  end loop;
+  return v_all;
+end
+$$;
+
+-- Ends those of the given steps that are signals or timers for which no blocked step waits any more, and those that only
+-- such ones waited for: a part of advance_set, whose settings plan it.
+create function skip_idle(p_steps step_ref[], p_now timestamptz) returns void
+  language plpgsql volatile
+  set search_path from current
+as $$
+declare
+  v_steps step_ref[] := p_steps;
+begin
+  while v_steps <> '{}' loop
+    with idle as (
+      update flow_step s set state = 'ended', outcome = 'skipped', ended = p_now, due = null
+      from (select distinct x.flow, x.step from unnest(v_steps) x) x
+      where s.flow = x.flow and s.step = x.step and s.outcome is null and s.kind <> 'jobs' and s.feeds <> '{}'
+        and (select b.step from unnest(s.feeds) as f (step) join flow_step b on b.flow = s.flow and b.step = f.step
+             where b.state = 'blocked' limit 1) is null
+      returning s.flow, s.needs
+    )
+    select array_agg((i.flow, n.step, true)::step_ref) into v_steps from idle i cross join lateral unnest(i.needs) as n (step);
   end loop;
 end
 $$;
@@ -148,7 +215,7 @@ as $$
   select exists (
     select from flow_step s
     where s.flow = p_flow and s.outcome in ('failed', 'cancelled')
-      and coalesce((select bool_or(n.condition <> 'ended') from flow_need n where n.flow = s.flow and n.needed = s.step), true))
+      and (s.conditions = '{}' or not s.conditions <@ '{ended}'))
 $$;
 
 -- Ends a flow that can't be processed, so that it holds up no other. Its jobs in QUEUE go on, and a job that
@@ -158,7 +225,7 @@ create function fail_flow(p_flow uuid, p_why text) returns void
   set search_path from current
 as $$
 begin
-  update flow_step s set state = 'ended', ended = clock_timestamp(), outcome = case when s.state = 'open' then 'cancelled' else 'skipped' end
+  update flow_step s set state = 'ended', ended = clock_timestamp(), due = null, stop = false, outcome = case when s.state = 'open' then 'cancelled' else 'skipped' end
   where s.flow = p_flow and s.ended is null;
   update flow f set state = 'failed', ended = clock_timestamp(), reason = 'it can''t be processed: ' || left(p_why, 1900)
   where f.id = p_flow and f.state = 'open';
@@ -166,9 +233,9 @@ begin
 end
 $$;
 
--- Advances flows whose rows the caller has locked, and isolates those that make it fail. Returns the number of
--- jobs enqueued, and of jobs that waited for a flow and are due now.
-create function advance_locked(p_flows uuid[], p_probe boolean) returns integer
+-- Advances flows whose rows the caller has locked (advance_set), and isolates those that make it fail. Returns the
+-- number of jobs enqueued, and of jobs that waited for a flow and are due now.
+create function advance_locked(p_flows uuid[], p_whole uuid[], p_probe boolean) returns integer
   language plpgsql volatile
   set search_path from current
 as $$
@@ -176,8 +243,7 @@ declare
   v_half integer := cardinality(p_flows) / 2;
 begin
   begin
-    perform count_tallies(p_flows);
-    return advance_set(p_flows, p_probe) + wake_waiters(p_flows);
+    return advance_set(p_flows, p_whole, p_probe) + wake_waiters(p_flows);
   exception when others then
     if not is_of_row(sqlstate) then
       raise;
@@ -186,7 +252,8 @@ begin
       return wake_waiters(p_flows);
     end if;
   end;
-  return advance_locked(p_flows[:v_half], p_probe) + advance_locked(p_flows[v_half + 1:], p_probe);
+  return advance_locked(p_flows[:v_half], array(select w from unnest(p_whole) w where w = any (p_flows[:v_half])), p_probe)
+    + advance_locked(p_flows[v_half + 1:], array(select w from unnest(p_whole) w where w = any (p_flows[v_half + 1:])), p_probe);
 end
 $$;
 
@@ -200,8 +267,8 @@ create function flows_due_ms() returns float8
   set enable_mergejoin = off
 as $$
   select extract(epoch from least(
-    (select s.due from flow_step s where s.ended is null and s.due is not null order by s.due limit 1),
-    (select f.deadline from flow f where f.state = 'open' and f.stopping is null and f.deadline is not null order by f.deadline limit 1))
+    (select s.due from flow_step s where s.due is not null order by s.due limit 1),
+    (select f.deadline from flow f where f.ended is null and f.stopping is null and f.deadline is not null order by f.deadline limit 1))
     - clock_timestamp())::float8 * 1000
 $$;
 
@@ -232,6 +299,7 @@ declare
   v_next bigint;
   v_taken integer;
   v_asked uuid[];
+  v_due uuid[];
   v_walk uuid[] := '{}';
   v_flows uuid[];
   v_put integer := 0;
@@ -242,17 +310,18 @@ begin
   perform assert_read_committed();
   select max(t.n) + 1, count(*), array_agg(distinct t.flow) into v_next, v_taken, v_asked
   from (select t.n, t.flow from flow_tally t where t.n >= (p_read ->> 'from')::bigint order by t.n limit v_max) t;
-  for v_late in select f.id from flow f where f.state = 'open' and f.stopping is null and f.deadline <= v_now order by f.deadline limit 100 loop
+  for v_late in select f.id from flow f where f.ended is null and f.stopping is null and f.deadline <= v_now order by f.deadline limit 100 loop
     perform stop_flow(v_late, 'its deadline has passed', true);
     v_asked := v_asked || v_late;
   end loop;
-  v_asked := v_asked || array(select s.flow from flow_step s where s.ended is null and s.due <= v_now order by s.due limit v_max);
+  v_due := array(select s.flow from flow_step s where s.due <= v_now order by s.due limit v_max);
+  v_asked := v_asked || v_due;
   if p_read -> 'walk' <> 'null' then
     v_walk := array(select f.id from flow f where f.state = 'open' and f.id > (p_read ->> 'walk')::uuid order by f.id limit 100);
   end if;
   v_flows := array(select f.id from flow f where f.id = any (v_asked) order by f.id for update skip locked);
   if cardinality(v_flows) > 0 then
-    v_put := advance_locked(v_flows, false);
+    v_put := advance_locked(v_flows, array(select distinct d from unnest(v_due) d where d = any (v_flows)), false);
   end if;
   -- tallies of flows that are gone
   delete from flow_tally t where t.flow = any (v_asked) and (select f.id from flow f where f.id = t.flow) is null;
@@ -262,7 +331,7 @@ begin
   from (select w.id, w.waiter from flow w where w.id = any (v_walk) offset 0) f -- by id, whatever other indexes there are
   where f.waiter is not null and (select q.id from queue q where q.id = f.waiter) is null;
   if cardinality(v_walk) > 0 then
-    v_put := v_put + advance_locked(v_walk, true);
+    v_put := v_put + advance_locked(v_walk, v_walk, true);
   end if;
   select coalesce(jsonb_agg(jsonb_build_object('id', f.id, 'name', f.name, 'state', f.state)), '[]') into v_ended
   from flow f where f.id = any (v_flows || v_walk) and f.ended >= v_now;
@@ -274,7 +343,7 @@ begin
     'next', v_next, 'put', v_put,
     -- jobs are left behind the most that one call enqueues
     'more', v_taken >= v_max or v_put >= 10000,
-    'stops', exists (select from flow_step s where s.ended is null and s.stop),
+    'stops', exists (select from flow_step s where s.stop),
     'due_ms', flows_due_ms(),
     'walked', case when cardinality(v_walk) = 100 then v_walk[100] end,
     'open', exists (select from flow f where f.state = 'open'),

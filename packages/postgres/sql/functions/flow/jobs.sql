@@ -49,10 +49,10 @@ begin
 end
 $$;
 
--- Enqueues jobs of steps that are open: chunks with up to p_max jobs in all, in the order of flows, steps and
--- chunks, and a chunk that goes beyond. Returns their number. Flows of which chunks are left get a tally, so that
--- the next call takes them.
-create function release_jobs(p_flows uuid[], p_max integer) returns integer
+-- Enqueues jobs of those of the given steps that are open: chunks with up to p_max jobs in all, in the order of flows,
+-- steps and chunks, and a chunk that goes beyond. Returns their number. Flows of which chunks are left get a tally, so
+-- that the next call takes them.
+create function release_jobs(p_steps step_ref[], p_max integer) returns integer
   language plpgsql volatile
   set search_path from current
 as $$
@@ -62,12 +62,16 @@ declare
   v_jobs jsonb[];
   v_left boolean;
 begin
+  if p_steps = '{}' then
+    return 0;
+  end if;
   with waiting as materialized (
     select j.flow, j.step, j.n, sum(j.size) over (order by j.flow, j.step, j.n) - j.size as before, count(*) over () as chunks
     from (
-      select j.flow, j.step, j.n, j.size from flow_step s cross join lateral (
+      select j.flow, j.step, j.n, j.size
+      from unnest(p_steps) as x join flow_step s on s.flow = x.flow and s.step = x.step cross join lateral (
         select j.flow, j.step, j.n, j.size from flow_job j where j.flow = s.flow and j.step = s.step order by j.n limit p_max) j
-      where s.flow = any (p_flows) and s.ended is null and s.state = 'open' and not s.stop
+      where s.state = 'open' and not s.stop
       order by s.flow, s.step limit p_max) j
   ),
   taken as (
@@ -82,9 +86,8 @@ begin
     return 0;
   elsif v_left then
     insert into flow_tally (flow)
-    select distinct s.flow from flow_step s
-    where s.flow = any (p_flows) and s.ended is null and s.state = 'open' and not s.stop
-      and (select j.n from flow_job j where j.flow = s.flow and j.step = s.step limit 1) is not null;
+    select distinct s.flow from unnest(p_steps) as x join flow_step s on s.flow = x.flow and s.step = x.step
+    where s.state = 'open' and not s.stop and (select j.n from flow_job j where j.flow = s.flow and j.step = s.step limit 1) is not null;
   end if;
   return put_jobs(v_flows, v_steps, v_jobs);
 end

@@ -27,7 +27,8 @@ begin
   set stop = s.state = 'open' and s.kind = 'jobs',
       state = case when s.state = 'open' and s.kind = 'jobs' then 'open' else 'ended' end,
       outcome = case when s.state = 'blocked' then 'skipped' when s.kind <> 'jobs' then 'cancelled' end,
-      ended = case when s.state = 'blocked' or s.kind <> 'jobs' then v_now end
+      ended = case when s.state = 'blocked' or s.kind <> 'jobs' then v_now end,
+      due = null
   where s.flow = p_flow and s.ended is null;
   insert into flow_tally (flow) values (p_flow);
   return true;
@@ -73,7 +74,7 @@ begin
       select q.id from queue q
       where q.flow = s.flow and q.step = s.step and (select w.id from work_queue w where w.id = q.id and w.cancelled is not null) is null
       limit p_max for update skip locked) q
-    where s.ended is null and s.stop limit p_max);
+    where s.stop limit p_max);
   if cardinality(v_ids) > 0 then
     perform cancel(v_ids);
   end if;
@@ -119,15 +120,15 @@ begin
   with recursive reached as (
     select s.step from flow_step s where s.flow = p_flow and (p_step is null or s.name = p_step)
     union
-    select n.step from reached r join flow_need n on n.flow = p_flow and n.needed = r.step)
+    select f.step from reached r join flow_step n on n.flow = p_flow and n.step = r.step cross join lateral unnest(n.feeds) as f (step))
   select array_agg(s.step) into v_failed
   from flow_step s join reached r on r.step = s.step
   where s.flow = p_flow and (s.outcome in ('failed', 'cancelled') or (s.state = 'open' and s.failed > 0));
   with recursive behind as (
-    select n.step from flow_need n where n.flow = p_flow and n.needed = any (v_failed)
+    select f.step from flow_step n cross join lateral unnest(n.feeds) as f (step) where n.flow = p_flow and n.step = any (v_failed)
     union
-    select n.step from behind b join flow_need n on n.flow = p_flow and n.needed = b.step
-      join flow_step s on s.flow = p_flow and s.step = b.step and s.outcome = 'skipped')
+    select f.step from behind b join flow_step s on s.flow = p_flow and s.step = b.step and s.outcome = 'skipped'
+      cross join lateral unnest(s.feeds) as f (step))
   select array_agg(s.step) into v_behind
   from behind b join flow_step s on s.flow = p_flow and s.step = b.step where s.outcome = 'skipped';
   if v_failed is null and not exists (select from flow_step s where s.flow = p_flow and s.outcome = 'skipped' and v_flow.state = 'cancelled') then
@@ -141,8 +142,8 @@ begin
   with recursive awaited as (
     select x.step from unnest(v_behind) as x (step)
     union
-    select e.step from awaited a join flow_need n on n.flow = p_flow and n.step = a.step
-      join flow_step e on e.flow = p_flow and e.step = n.needed and e.outcome = 'skipped' and e.kind <> 'jobs')
+    select e.step from awaited a join flow_step d on d.flow = p_flow and d.step = a.step cross join lateral unnest(d.needs) as n (step)
+      join flow_step e on e.flow = p_flow and e.step = n.step and e.outcome = 'skipped' and e.kind <> 'jobs')
   select array_agg(a.step) into v_behind from awaited a;
   -- first of all, so that nothing is to be undone if its unique key is taken; who asks for that key meanwhile waits
   begin
@@ -218,10 +219,10 @@ begin
         due = case when v.opens then v_now + s.delay end
     from (
       select d.step, d.wants, count(n.needed) as needs, count(*) filter (where e.state = 'ended') as ended,
-             count(*) filter (where e.state = 'ended' and need_met(n.condition, e.outcome)) as met
+             count(*) filter (where e.state = 'ended' and need_met(e.conditions[array_position(e.feeds, d.step)], e.outcome)) as met
       from flow_step d
-        left join flow_need n on n.flow = d.flow and n.step = d.step
-        left join flow_step e on e.flow = n.flow and e.step = n.needed
+        left join lateral unnest(d.needs) as n (needed) on true
+        left join flow_step e on e.flow = d.flow and e.step = n.needed
       where d.flow = p_flow and d.step = any (p_steps) and d.state = 'blocked'
       group by d.step, d.wants) c
     cross join lateral (
@@ -231,8 +232,7 @@ begin
     exit when not found;
   end loop;
   update flow_step s
-  set open_needs = (select count(*) from flow_need n join flow_step e on e.flow = n.flow and e.step = n.needed
-                    where n.flow = p_flow and n.step = s.step and e.ended is null)
+  set open_needs = (select count(*) from unnest(s.needs) as n (step) join flow_step e on e.flow = s.flow and e.step = n.step where e.ended is null)
   where s.flow = p_flow and s.ended is null and s.state = 'blocked';
 end
 $$;
@@ -259,7 +259,6 @@ begin
   end if;
   delete from flow_result r where r.flow = any (v_flows);
   delete from flow_job j where j.flow = any (v_flows);
-  delete from flow_need n where n.flow = any (v_flows);
   delete from flow_tally t where t.flow = any (v_flows);
   delete from flow_step s where s.flow = any (v_flows);
   delete from flow f where f.id = any (v_flows);

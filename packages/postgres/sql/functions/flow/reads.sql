@@ -36,10 +36,11 @@ create function needs_of(p_id uuid, p_token uuid)
   set enable_hashjoin = off
   set enable_mergejoin = off
 as $$
-  select e.name, e.step, n.condition, e.outcome, e.done, e.failed, e.other
+  select e.name, e.step, e.conditions[array_position(e.feeds, d.step)], e.outcome, e.done, e.failed, e.other
   from queue q
-  join flow_need n on n.flow = q.flow and n.step = q.step
-  join flow_step e on e.flow = n.flow and e.step = n.needed
+  join flow_step d on d.flow = q.flow and d.step = q.step
+  cross join lateral unnest(d.needs) as n (step)
+  join flow_step e on e.flow = d.flow and e.step = n.step
   where q.id = p_id and (select w.id from work_item w where w.id = p_id and w.lock_token = p_token) is not null
   order by e.step
 $$;

@@ -10,7 +10,6 @@ create function start_flow(p_flow jsonb) returns table (flow_id uuid, outcome te
   set search_path from current
   set jit = off
   set enable_seqscan = off
-  set enable_hashjoin = off
   set enable_mergejoin = off
 as $$
 #variable_conflict use_column
@@ -20,7 +19,10 @@ declare
   v_steps jsonb := coalesce(p_flow -> 'steps', '[]');
   v_other uuid;
   v_jobs bigint;
-  v_same boolean;
+  v_needs bigint;
+  v_same boolean; -- two steps have one name
+  v_wrong boolean; -- a step needs one that is not before it, or one twice
+  v_empty boolean; -- an open step has no jobs: the leader looks at all of them
   v_now_steps integer[]; -- with v_now_jobs: steps whose jobs are enqueued at once
   v_now_jobs jsonb[];
   v_later_steps integer[];
@@ -48,36 +50,52 @@ begin
       raise exception 'unique key % of flow % changes hands too fast', p_flow ->> 'unique_key', p_flow ->> 'name' using errcode = '40001';
     end if;
   end loop;
-  insert into flow_need (flow, needed, step, condition)
-  select v_id, (n.need ->> 0)::integer, (s.n - 1)::integer, coalesce(n.need ->> 1, 'done')
-  from jsonb_array_elements(v_steps) with ordinality as s (step, n)
-  cross join lateral jsonb_array_elements(case when jsonb_typeof(s.step -> 'needs') = 'array' then s.step -> 'needs' else '[]' end) as n (need);
-  if exists (select from flow_need n where n.flow = v_id and n.needed not between 0 and n.step - 1) then
-    raise exception 'a step needs steps that come before it in the list' using errcode = '22023';
-  end if;
-  select sum(case when jsonb_typeof(x.step -> 'jobs') = 'array' then jsonb_array_length(x.step -> 'jobs') else 0 end), count(distinct x.step ->> 'name') < count(x.step ->> 'name')
-  into v_jobs, v_same
-  from jsonb_array_elements(v_steps) as x (step);
-  if v_same then
+  with given as materialized (
+    select (x.n - 1)::integer as step, x.name, coalesce(x.kind, 'jobs') as kind, coalesce(x.wants, 'all') as wants, x.stop_after,
+           x.delay_ms * interval '1 millisecond' as delay, case when jsonb_typeof(x.needs) = 'array' and x.needs <> '[]' then x.needs end as needs,
+           case when jsonb_typeof(x.jobs) = 'array' then x.jobs end as jobs
+    from rows from (jsonb_to_recordset(v_steps) as (name text, kind text, wants text, stop_after integer, delay_ms float8, needs jsonb, jobs jsonb))
+      with ordinality as x (name, kind, wants, stop_after, delay_ms, needs, jobs, n)
+  ),
+  edges as materialized (
+    select g.step, (n.need ->> 0)::integer as needed, coalesce(n.need ->> 1, 'done') as condition
+    from given g cross join lateral jsonb_array_elements(g.needs) as n (need)
+  ),
+  fed as (
+    select e.needed, array_agg(e.step order by e.step) as feeds, array_agg(e.condition order by e.step) as conditions from edges e group by e.needed
+  ),
+  needing as (
+    select e.step, array_agg(e.needed order by e.needed) as needs, count(*)::integer as count from edges e group by e.step
+  ),
+  steps as materialized (
+    select g.*, coalesce(n.needs, '{}') as numbers, coalesce(n.count, 0) as open_needs, n.step is not null as later,
+           coalesce(f.feeds, '{}') as feeds, coalesce(f.conditions, '{}') as conditions
+    from given g left join needing n on n.step = g.step left join fed f on f.needed = g.step
+  ),
+  made as (
+    insert into flow_step (flow, step, name, kind, state, wants, needs, feeds, conditions, open_needs, added, stop_after, delay, due, opened)
+    select v_id, s.step, s.name, s.kind, case when s.later then 'blocked' else 'open' end, s.wants, s.numbers, s.feeds, s.conditions, s.open_needs,
+           case when s.kind = 'jobs' then coalesce(jsonb_array_length(s.jobs), 0) else 0 end, s.stop_after, s.delay,
+           case when not s.later then v_now + s.delay end, case when not s.later then v_now end
+    from steps s
+  )
+  select coalesce(sum(jsonb_array_length(s.jobs)), 0), sum(s.open_needs), count(distinct s.name) < count(s.name),
+         exists (select from edges e where e.needed not between 0 and e.step - 1)
+           or exists (select from edges e group by e.step, e.needed having count(*) > 1),
+         bool_or(not s.later and coalesce(jsonb_array_length(s.jobs), 0) = 0),
+         array_agg(s.step order by s.step) filter (where not s.later and s.jobs is not null),
+         array_agg(s.jobs order by s.step) filter (where not s.later and s.jobs is not null),
+         array_agg(s.step order by s.step) filter (where s.later and s.jobs is not null),
+         array_agg(s.jobs order by s.step) filter (where s.later and s.jobs is not null)
+  into v_jobs, v_needs, v_same, v_wrong, v_empty, v_now_steps, v_now_jobs, v_later_steps, v_later_jobs
+  from steps s;
+  if v_wrong then
+    raise exception 'a step needs steps that come before it in the list, each once' using errcode = '22023';
+  elsif v_same then
     raise exception 'two steps of a flow have one name' using errcode = '22023';
-  end if;
-  if v_jobs > 100000 or (select count(*) from flow_need n where n.flow = v_id) > 100000 then
+  elsif v_jobs > 100000 or v_needs > 100000 then
     raise exception 'a flow starts with up to 100,000 jobs and 100,000 needs' using errcode = '22023', hint = 'Let a job of a step add more to it.';
   end if;
-  insert into flow_step (flow, step, name, kind, state, wants, open_needs, added, stop_after, delay, due, opened)
-  select v_id, (x.n - 1)::integer, x.step ->> 'name', coalesce(x.step ->> 'kind', 'jobs'),
-         case when c.needs > 0 then 'blocked' else 'open' end, coalesce(x.step ->> 'wants', 'all'), c.needs,
-         case when jsonb_typeof(x.step -> 'jobs') = 'array' and coalesce(x.step ->> 'kind', 'jobs') = 'jobs' then jsonb_array_length(x.step -> 'jobs') else 0 end,
-         (x.step ->> 'stop_after')::integer, t.delay, case when c.needs = 0 then v_now + t.delay end, case when c.needs = 0 then v_now end
-  from jsonb_array_elements(v_steps) with ordinality as x (step, n)
-  cross join lateral (select count(*)::integer as needs from flow_need n where n.flow = v_id and n.step = x.n - 1) c
-  cross join lateral (select (x.step ->> 'delay_ms')::float8 * interval '1 millisecond' as delay) t;
-  select array_agg(x.step order by x.step) filter (where not x.later), array_agg(x.jobs order by x.step) filter (where not x.later),
-         array_agg(x.step order by x.step) filter (where x.later), array_agg(x.jobs order by x.step) filter (where x.later)
-  into v_now_steps, v_now_jobs, v_later_steps, v_later_jobs
-  from (select (x.n - 1)::integer as step, x.step -> 'jobs' as jobs,
-               (select n.needed from flow_need n where n.flow = v_id and n.step = x.n - 1 limit 1) is not null as later
-        from jsonb_array_elements(v_steps) with ordinality as x (step, n) where jsonb_typeof(x.step -> 'jobs') = 'array') x;
   if v_later_steps is not null then
     perform check_later_jobs(v_later_jobs);
     insert into flow_job (flow, step, n, jobs)
@@ -91,7 +109,7 @@ begin
   if v_now_steps is not null then
     perform put_jobs(array_fill(v_id, array[cardinality(v_now_steps)]), v_now_steps, v_now_jobs);
   end if;
-  insert into flow_tally (flow) values (v_id);
+  insert into flow_tally (flow, step) values (v_id, case when not v_empty then v_now_steps[1] end);
   return query select v_id, 'started';
 end
 $$;

@@ -248,7 +248,7 @@ export function endlessFlows(schema: string): string {
 }
 
 /** Tables whose rows go with their flow. */
-export const tablesOfFlows = ['flow_step', 'flow_need', 'flow_job', 'flow_result'] as const;
+export const tablesOfFlows = ['flow_step', 'flow_job', 'flow_result'] as const;
 
 const ofFlows: readonly Check[] = [
   {
