@@ -119,9 +119,10 @@ begin
   set state = case when f.stopping is not null then 'cancelled' when x.failed then 'failed' else 'done' end, ended = v_now,
       reason = coalesce(f.reason, case when f.stopping is null and x.failed then 'a step failed' end)
   from (select distinct o.id from unnest(v_touched) as o (id)) o cross join lateral (
-    select flow_failed(o.id) as failed
-    where (select s.step from flow_step s where s.flow = o.id and s.ended is null limit 1) is null) x
-  where f.id = o.id and f.state = 'open';
+    -- by limits, so that no plan begins with the index of open flows or steps
+    select o.id, flow_failed(o.id) as failed from flow g
+    where g.id = o.id and g.state = 'open' and (select s.step from flow_step s where s.flow = o.id and s.ended is null limit 1) is null limit 1) x
+  where f.id = x.id;
   return release_jobs(v_released, 10000);
 end
 $$;
