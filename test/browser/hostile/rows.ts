@@ -144,7 +144,10 @@ async function asFlow({ sql }: Stage, { id, text }: Row): Promise<void> {
             ($1, 1, left('2 ' || $2, 200), 'signal', 'ended', 'done', 0, 0, 0, now())`,
     [id, text],
   );
-  await sql(`update pgqueue.flow_step set feeds = '{1}', conditions = '{ended}' where flow = $1 and step = 0`, [id]);
+  await sql(
+    `update pgqueue.flow_step set feeds = '{1}', conditions = '{ended}' where flow = $1 and step = 0`,
+    [id],
+  );
   await sql(`update pgqueue.flow_step set needs = '{0}' where flow = $1 and step = 1`, [id]);
   await sql(
     `insert into pgqueue.flow_result (flow, step, job, outcome, result)

@@ -1,14 +1,7 @@
 import type pg from 'pg';
 
 /** Tables that statements of flows read. */
-export const flowTables = [
-  'flow',
-  'flow_step',
-  'flow_job',
-  'flow_tally',
-  'flow_result',
-  'queue',
-] as const;
+export const flowTables = ['flow', 'flow_step', 'flow_job', 'flow_tally', 'flow_result', 'queue'] as const;
 
 async function vacuum(client: pg.Client): Promise<void> {
   for (const table of flowTables) await client.query(`vacuum analyze pgqueue.${table}`);
