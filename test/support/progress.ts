@@ -4,6 +4,8 @@ import { MinimalReporter } from 'vitest/node';
 
 /** Milliseconds between updates of a terminal's line, and between new lines if there is no terminal. */
 const [terminalMs, lineMs] = [1_000, 15_000];
+/** Number of files that the end names as the slowest ones, and the milliseconds that each of them takes at least. */
+const [slowestMax, slowMs] = [15, 10_000];
 
 export interface Failure {
   readonly file: string;
@@ -34,6 +36,7 @@ export default class Progress extends MinimalReporter {
   #files = 0;
   #through = 0;
   readonly #running = new Map<string, string>();
+  readonly #took: { readonly file: string; readonly ms: number }[] = [];
   #timer: NodeJS.Timeout | undefined;
   #passed = 0;
   readonly #failed: Failure[] = [];
@@ -57,6 +60,7 @@ export default class Progress extends MinimalReporter {
   override onTestModuleEnd(module: TestModule): void {
     this.#running.delete(module.id);
     this.#through += 1;
+    this.#took.push({ file: module.relativeModuleId, ms: module.diagnostic().duration });
     super.onTestModuleEnd(module);
   }
 
@@ -85,6 +89,8 @@ export default class Progress extends MinimalReporter {
   ): void {
     clearInterval(this.#timer);
     this.#line('');
+    for (const { file, ms } of this.#took.toSorted((a, b) => b.ms - a.ms).slice(0, slowestMax))
+      if (ms >= slowMs) this.#line(`${Math.round(ms / 1_000)} s: ${file}\n`);
     super.onTestRunEnd(modules, unhandled, reason);
     const crashed = unhandled.map(crashedFile);
     const others = unhandled.filter((_error, index) => crashed[index] === undefined);
