@@ -1243,7 +1243,7 @@ begin
         select o.flow, o.step, 0, 0, 0, 0 from unnest(v_opened) o where o.may_end
         union all
         select s.flow, s.step, 0, 0, 0, 0
-        from flow_step s where s.flow = any (v_whole || array(select g.flow from gone g where g.step is null)) and s.ended is null) l
+        from flow_step s where s.flow = any (v_whole || array(select g.flow from gone g where g.step is null)) and s.ended is null and s.state = 'open') l
       group by l.flow, l.step
     ),
     counted as materialized (
@@ -1280,8 +1280,10 @@ begin
     into v_ended, v_unnamed from settled t;
     if v_tallied <> '{}' and v_whole || v_unnamed <> '{}' then
       v_touched := v_whole || v_unnamed;
-      v_released := array(select (s.flow, s.step, true)::step_ref from flow_step s where s.flow = any (v_touched) and s.ended is null);
-      perform skip_idle(v_released, v_now);
+      v_released := array(select (s.flow, s.step, true)::step_ref from flow_step s
+                          where s.flow = any (v_touched) and s.ended is null and s.state = 'open' and s.kind = 'jobs');
+      perform skip_idle(array(select (s.flow, s.step, true)::step_ref from flow_step s
+                              where s.flow = any (v_touched) and s.ended is null and s.kind <> 'jobs'), v_now);
     end if;
     exit when v_ended is null;
     v_opened := follow(v_ended, v_now);
