@@ -1681,20 +1681,21 @@ create function check_later_jobs(p_jobs jsonb[]) returns void
   language plpgsql stable
   set search_path from current
 as $$
+declare
+  v_wrong boolean;
 begin
-  if exists (select from unnest(p_jobs) as s (jobs) cross join lateral jsonb_to_recordset(s.jobs) as x (task text, delay_ms float8)
-             where x.task is null or (x.delay_ms between 0 and 3.2e11) is false) then
-    raise exception 'each job of a flow has a task, and a delay of 0 to 3.2e11 ms' using errcode = 'check_violation', table = 'queue', constraint = 'queue_task_check';
-  end if;
-  -- by the order of the columns of QUEUE
-  perform check_job(row(
+  -- by the order of the columns of QUEUE; check_job raises what it refuses
+  select bool_or(x.task is null or (x.delay_ms between 0 and 3.2e11) is false or not check_job(row(
       x.id, 0, x.run_after, x.expires_at, '2000-01-01', x.timeout_ms * interval '1 millisecond', coalesce(x.priority, 0), coalesce(x.payload_version, 1),
       0, coalesce(x.max_tries, 20), 0, coalesce(x.max_crashes, 3), coalesce(x.queue, 'default'), x.task, coalesce(x.key, ''), null,
-      coalesce(x.attributes, '{}'), coalesce(x.payload, '{}'), x.retry, x.trace, null, null, null, null, null, null)::queue)
+      coalesce(x.attributes, '{}'), coalesce(x.payload, '{}'), x.retry, x.trace, null, null, null, null, null, null)::queue)) into v_wrong
   from unnest(p_jobs) as s (jobs) cross join lateral jsonb_to_recordset(s.jobs) as x (
-    id uuid, queue text, task text, key text, priority integer, attributes jsonb, run_after timestamptz,
+    id uuid, queue text, task text, key text, priority integer, attributes jsonb, run_after timestamptz, delay_ms float8,
     expires_at timestamptz, timeout_ms float8, max_tries smallint, max_crashes smallint, retry jsonb, payload jsonb,
     payload_version integer, trace jsonb);
+  if v_wrong then
+    raise exception 'each job of a flow has a task, and a delay of 0 to 3.2e11 ms' using errcode = 'check_violation', table = 'queue', constraint = 'queue_task_check';
+  end if;
 end
 $$;
 
