@@ -141,14 +141,14 @@ create table flow_step (
   primary key (flow, step),
   constraint flow_step_ended_whole check ((state = 'ended') = (outcome is not null) and (state = 'ended') = (ended is not null)),
   constraint flow_step_timer_whole check ((kind = 'timer') = (delay is not null)),
-  constraint flow_step_over check (ended is null or (due is null and not stop)),
+  constraint flow_step_over check (ended is null or due is null),
   constraint flow_step_feeds_whole check (cardinality(feeds) = cardinality(conditions) and conditions <@ '{done,ended,failed}')
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000);
 -- By ended, not by state: a step is opened and counted without a new entry in any index.
 create index flow_step_unended on flow_step (flow, step) where ended is null;
 -- No condition on ended: a plan made while few steps had not, and kept, would read all of those.
 create index flow_step_due on flow_step (due) where due is not null;
-create index flow_step_stopping on flow_step (flow, step) where stop;
+create index flow_step_stopping on flow_step (flow, step) where stop and outcome is null;
 
 -- Jobs that the leader puts into QUEUE when it releases their step, in chunks.
 create table flow_job (
@@ -1176,226 +1176,6 @@ $$;
 -- Moves flows on: the leader's work. One judge, so no counter decides anything, and nothing is locked by those
 -- who settle.
 
--- Adds up the tallies of flows whose rows the caller has locked, for those who look at counts: the leader counts as it
--- judges (advance_set).
-create function count_tallies(p_flows uuid[]) returns void
-  language sql volatile
-  set search_path from current
-  set jit = off
-  set enable_seqscan = off
-  set enable_hashjoin = off
-  set enable_mergejoin = off
-as $$
-  with gone as (
-    delete from flow_tally t where t.flow = any (p_flows) returning t.flow, t.step, t.added, t.done, t.failed, t.other
-  ),
-  sums as materialized (
-    select g.flow, g.step, sum(g.added)::integer as added, sum(g.done)::integer as done, sum(g.failed)::integer as failed, sum(g.other)::integer as other
-    from gone g where g.step is not null group by g.flow, g.step
-  )
-  update flow_step s
-  set added = s.added + x.added, done = greatest(0, s.done + x.done), failed = greatest(0, s.failed + x.failed), other = greatest(0, s.other + x.other)
-  from sums x where s.flow = x.flow and s.step = x.step
-$$;
-
--- Tells whether a need is met by the outcome of the step that it names.
-create function need_met(p_condition text, p_outcome text) returns boolean
-  language sql immutable
-  set search_path from current
-as $$ select p_condition = 'ended' or p_condition = p_outcome or (p_condition = 'failed' and p_outcome = 'cancelled') $$;
-
--- Takes what has ended in flows to its consequences: steps end, dependents open or are skipped, flows end. The caller
--- has locked the flows. Looks at the steps that tallies name; p_whole: the flows in which it looks at all open steps,
--- beside those that have a tally without a step. p_probe: looks for jobs of those steps, whatever their counts say.
--- Returns the jobs enqueued.
---
--- Right because a job's additions commit before its own row leaves QUEUE, or with it: a snapshot without any job
--- of a step has seen all that were ever added, and they have ended. Tallies commit with the rows that leave, and one
--- statement, with one snapshot, looks for the jobs and counts the tallies: so the outcome is final.
-create function advance_set(p_flows uuid[], p_whole uuid[], p_probe boolean) returns integer
-  language plpgsql volatile
-  set plan_cache_mode = force_generic_plan
-  set search_path from current
-  set jit = off
-  set enable_seqscan = off
-  set enable_hashjoin = off
-  set enable_mergejoin = off
-as $$
-declare
-  v_now timestamptz := clock_timestamp();
-  v_tallied uuid[] := p_flows; -- with v_whole: for the first round
-  v_whole uuid[] := p_whole;
-  v_unnamed uuid[]; -- flows of which a tally names no step
-  v_ended step_ref[]; -- by this round
-  v_opened step_ref[]; -- by this round
-  v_released step_ref[] := '{}'; -- opened by all of them, and all of whole flows
-  v_touched uuid[] := '{}'; -- flows of which steps may have ended
-begin
-  loop
-    with gone as materialized (
-      delete from flow_tally t where t.flow = any (v_tallied) returning t.flow, t.step, t.added, t.done, t.failed, t.other
-    ),
-    looked as materialized (
-      select l.flow, l.step, sum(l.added)::integer as added, sum(l.done)::integer as done, sum(l.failed)::integer as failed, sum(l.other)::integer as other
-      from (
-        select g.flow, g.step, g.added, g.done, g.failed, g.other from gone g where g.step is not null
-        union all
-        select o.flow, o.step, 0, 0, 0, 0 from unnest(v_opened) o where o.may_end
-        union all
-        select s.flow, s.step, 0, 0, 0, 0
-        from flow_step s where s.flow = any (v_whole || array(select g.flow from gone g where g.step is null)) and s.ended is null and s.state = 'open') l
-      group by l.flow, l.step
-    ),
-    counted as materialized (
-      select s.flow, s.step, s.kind, s.due, s.ended is null and s.state = 'open' as open, s.added + l.added as added, c.done, c.failed, c.other,
-             s.stop or (s.ended is null and s.state = 'open' and c.failed >= s.stop_after) is true as stop,
-             (l.added, l.done, l.failed, l.other) <> (0, 0, 0, 0) as changed
-      from looked l join flow_step s on s.flow = l.flow and s.step = l.step
-      cross join lateral (
-        select greatest(0, s.done + l.done) as done, greatest(0, s.failed + l.failed) as failed, greatest(0, s.other + l.other) as other) c
-    ),
-    -- jobs of an open step that are still to be enqueued count as left, unless it stops
-    judged as materialized (
-      select c.*, case when c.open then
-          case c.kind
-            when 'timer' then c.due <= v_now
-            when 'signal' then (select r.job from flow_result r where r.flow = c.flow and r.step = c.step limit 1) is not null
-            else (p_probe or c.stop or c.done + c.failed + c.other >= c.added)
-              and (c.stop or (select j.n from flow_job j where j.flow = c.flow and j.step = c.step limit 1) is null)
-              and (select q.id from queue q where q.flow = c.flow and q.step = c.step limit 1) is null
-          end
-        else false end as ends
-      from counted c
-    ),
-    settled as (
-      update flow_step s
-      set added = j.added, done = j.done, failed = j.failed, other = j.other, stop = j.stop and not j.ends,
-          state = case when j.ends then 'ended' else s.state end, ended = case when j.ends then v_now else s.ended end,
-          due = case when not j.ends then s.due end,
-          outcome = case when not j.ends then s.outcome when j.failed > 0 then 'failed' when j.other > 0 or j.stop then 'cancelled' else 'done' end
-      from judged j where s.flow = j.flow and s.step = j.step and (j.ends or j.changed or j.stop <> s.stop)
-      returning s.flow, s.step, j.ends
-    )
-    select array_agg((t.flow, t.step, true)::step_ref) filter (where t.ends), array(select distinct g.flow from gone g where g.step is null)
-    into v_ended, v_unnamed from settled t;
-    if v_tallied <> '{}' and v_whole || v_unnamed <> '{}' then
-      v_touched := v_whole || v_unnamed;
-      v_released := array(select (s.flow, s.step, true)::step_ref from flow_step s
-                          where s.flow = any (v_touched) and s.ended is null and s.state = 'open' and s.kind = 'jobs');
-      perform skip_idle(array(select (s.flow, s.step, true)::step_ref from flow_step s
-                              where s.flow = any (v_touched) and s.ended is null and s.kind <> 'jobs'), v_now);
-    end if;
-    exit when v_ended is null;
-    v_opened := follow(v_ended, v_now);
-    v_released := v_released || v_opened;
-    v_touched := v_touched || array(select e.flow from unnest(v_ended) e);
-    v_tallied := '{}';
-    v_whole := '{}';
-  end loop;
-  update flow f
-  set state = case when f.stopping is not null then 'cancelled' when x.failed then 'failed' else 'done' end, ended = v_now,
-      reason = coalesce(f.reason, case when f.stopping is null and x.failed then 'a step failed' end)
-  from (select distinct o.id from unnest(v_touched) as o (id)) o cross join lateral (
-    -- by limits, so that no plan begins with the index of open flows or steps
-    select o.id, flow_failed(o.id) as failed from flow g
-    where g.id = o.id and g.state = 'open' and (select s.step from flow_step s where s.flow = o.id and s.ended is null limit 1) is null limit 1) x
-  where f.id = x.id;
-  return release_jobs(v_released, 10000);
-end
-$$;
-
--- Opens or skips the steps that wait for the given ones, which have ended, and those that wait for the skipped
--- ones, and so on: a part of advance_set, whose settings plan it. Returns those that are open now.
--- The updated row has no condition on its state: a plan made while few steps were open, and kept, began with the
--- index of all of those, and compared each with each that has ended.
-create function follow(p_ended step_ref[], p_now timestamptz) returns step_ref[]
-  language plpgsql volatile
-  set search_path from current
-as $$
-declare
-  v_ended step_ref[] := p_ended;
-  v_opened step_ref[];
-  v_all step_ref[] := '{}';
-  v_spared step_ref[]; -- steps for which one that was judged does not wait any more
-begin
-  while v_ended is not null loop
-    with moved as materialized (
-      select w.flow, w.step, w.wants, w.open_needs, count(*)::integer as ended, count(*) filter (where w.met)::integer as met
-      from unnest(v_ended) as x
-      -- by limits, so that no plan begins with a table
-      cross join lateral (select e.outcome, e.feeds, e.conditions from flow_step e where e.flow = x.flow and e.step = x.step limit 1) e
-      cross join lateral unnest(e.feeds, e.conditions) as f (step, condition)
-      cross join lateral (
-        select d.flow, d.step, d.wants, d.open_needs, need_met(f.condition, e.outcome) as met
-        from flow_step d where d.flow = x.flow and d.step = f.step and d.state = 'blocked' limit 1) w
-      group by w.flow, w.step, w.wants, w.open_needs
-    ),
-    judged as (
-      update flow_step s
-      set open_needs = s.open_needs - m.ended,
-          state = case when v.skips then 'ended' when v.opens then 'open' else 'blocked' end,
-          outcome = case when v.skips then 'skipped' end,
-          ended = case when v.skips then p_now end,
-          opened = case when v.opens then p_now end,
-          due = case when v.opens then p_now + s.delay end
-      from moved m
-      cross join lateral (
-        select case m.wants when 'all' then m.met < m.ended else m.met = 0 and m.open_needs <= m.ended end as skips,
-               case m.wants when 'all' then m.met = m.ended and m.open_needs <= m.ended else m.met > 0 end as opens) v
-      where s.flow = m.flow and s.step = m.step
-      returning s.flow, s.step, s.state, s.kind, s.added, s.wants, s.needs
-    )
-    select array_agg((j.flow, j.step, true)::step_ref) filter (where j.state = 'ended'),
-           array_agg((j.flow, j.step, j.kind <> 'jobs' or j.added = 0)::step_ref) filter (where j.state = 'open'),
-           (select array_agg((o.flow, n.step, true)::step_ref) from judged o cross join lateral unnest(o.needs) as n (step)
-            where o.state = 'ended' or (o.state = 'open' and o.wants = 'any'))
-    into v_ended, v_opened, v_spared from judged j;
-    v_all := v_all || coalesce(v_opened, '{}');
-    perform skip_idle(v_spared, p_now);
-  end loop;
-  return v_all;
-end
-$$;
-
--- Ends those of the given steps that are signals or timers for which no blocked step waits any more, and those that only
--- such ones waited for: a part of advance_set, whose settings plan it.
-create function skip_idle(p_steps step_ref[], p_now timestamptz) returns void
-  language plpgsql volatile
-  set search_path from current
-as $$
-declare
-  v_steps step_ref[] := p_steps;
-begin
-  while v_steps <> '{}' loop
-    with idle as (
-      update flow_step s set state = 'ended', outcome = 'skipped', ended = p_now, due = null
-      from (select distinct x.flow, x.step from unnest(v_steps) x) x
-      where s.flow = x.flow and s.step = x.step and s.outcome is null and s.kind <> 'jobs' and s.feeds <> '{}'
-        and (select b.step from unnest(s.feeds) as f (step) join flow_step b on b.flow = s.flow and b.step = f.step
-             where b.state = 'blocked' limit 1) is null
-      returning s.flow, s.needs
-    )
-    select array_agg((i.flow, n.step, true)::step_ref) into v_steps from idle i cross join lateral unnest(i.needs) as n (step);
-  end loop;
-end
-$$;
-
--- Tells whether a flow has failed: one of its steps failed or was cancelled, and no step takes that with the
--- condition ended, or some step takes it otherwise.
-create function flow_failed(p_flow uuid) returns boolean
-  language sql stable
-  set search_path from current
-  set jit = off
-  set enable_seqscan = off
-  set enable_hashjoin = off
-  set enable_mergejoin = off
-as $$
-  select exists (
-    select from flow_step s
-    where s.flow = p_flow and s.outcome in ('failed', 'cancelled')
-      and (s.conditions = '{}' or not s.conditions <@ '{ended}'))
-$$;
-
 -- Ends a flow that can't be processed, so that it holds up no other. Its jobs in QUEUE go on, and a job that
 -- waits for it is woken by the caller.
 create function fail_flow(p_flow uuid, p_why text) returns void
@@ -1403,7 +1183,7 @@ create function fail_flow(p_flow uuid, p_why text) returns void
   set search_path from current
 as $$
 begin
-  update flow_step s set state = 'ended', ended = clock_timestamp(), due = null, stop = false, outcome = case when s.state = 'open' then 'cancelled' else 'skipped' end
+  update flow_step s set state = 'ended', ended = clock_timestamp(), due = null, outcome = case when s.state = 'open' then 'cancelled' else 'skipped' end
   where s.flow = p_flow and s.ended is null;
   update flow f set state = 'failed', ended = clock_timestamp(), reason = 'it can''t be processed: ' || left(p_why, 1900)
   where f.id = p_flow and f.state = 'open';
@@ -1524,7 +1304,7 @@ begin
     'next', v_next, 'put', v_put,
     -- jobs are left behind the most that one call enqueues
     'more', v_taken >= v_max or v_put >= 10000,
-    'stops', exists (select from flow_step s where s.stop),
+    'stops', exists (select from flow_step s where s.stop and s.outcome is null),
     'due_ms', flows_due_ms(),
     'walked', case when cardinality(v_walk) = 100 then v_walk[100] end,
     'open', exists (select from flow f where f.state = 'open'),
@@ -1676,9 +1456,10 @@ begin
 end
 $$;
 
--- Checks jobs that are enqueued later, arrays of objects, by the rules of QUEUE: so a release can't fail for them.
-create function check_later_jobs(p_jobs jsonb[]) returns void
-  language plpgsql stable
+-- Keeps jobs of steps that are released later: for each place of the lists, an array of objects, in chunks of up to 500.
+-- Checks them by the rules of QUEUE, so that a release can't fail for them.
+create function keep_jobs(p_flow uuid, p_steps integer[], p_jobs jsonb[]) returns void
+  language plpgsql volatile
   set search_path from current
 as $$
 declare
@@ -1696,6 +1477,13 @@ begin
   if v_wrong then
     raise exception 'each job of a flow has a task, and a delay of 0 to 3.2e11 ms' using errcode = 'check_violation', table = 'queue', constraint = 'queue_task_check';
   end if;
+  insert into flow_job (flow, step, n, jobs)
+  select p_flow, l.step, c.n, c.jobs
+  from unnest(p_steps, p_jobs) as l (step, jobs) cross join lateral (
+    select 0 as n, l.jobs where jsonb_array_length(l.jobs) between 1 and 500
+    union all
+    select ((j.n - 1) / 500)::integer, jsonb_agg(j.job order by j.n)
+    from jsonb_array_elements(l.jobs) with ordinality as j (job, n) where jsonb_array_length(l.jobs) > 500 group by 1) c;
 end
 $$;
 
@@ -1903,7 +1691,7 @@ begin
       select q.id from queue q
       where q.flow = s.flow and q.step = s.step and (select w.id from work_queue w where w.id = q.id and w.cancelled is not null) is null
       limit p_max for update skip locked) q
-    where s.stop limit p_max);
+    where s.stop and s.outcome is null limit p_max);
   if cardinality(v_ids) > 0 then
     perform cancel(v_ids);
   end if;
@@ -2199,8 +1987,7 @@ declare
   v_now timestamptz := clock_timestamp();
   v_steps jsonb := coalesce(p_flow -> 'steps', '[]');
   v_other uuid;
-  v_jobs bigint;
-  v_needs bigint;
+  v_many boolean;
   v_same boolean; -- two steps have one name
   v_wrong boolean; -- a step needs one that is not before it, or one twice
   v_empty boolean; -- an open step has no jobs: the leader looks at all of them
@@ -2242,14 +2029,10 @@ begin
     select g.step, (n.need ->> 0)::integer as needed, coalesce(n.need ->> 1, 'done') as condition
     from given g cross join lateral jsonb_array_elements(g.needs) as n (need)
   ),
-  fed as (
-    select e.needed, array_agg(e.step order by e.step) as feeds, array_agg(e.condition order by e.step) as conditions from edges e group by e.needed
-  ),
-  needing as (
-    select e.step, array_agg(e.needed order by e.needed) as needs, count(*)::integer as count from edges e group by e.step
-  ),
+  fed as (select e.needed, array_agg(e.step order by e.step) as feeds, array_agg(e.condition order by e.step) as conditions from edges e group by e.needed),
+  needing as (select e.step, array_agg(e.needed order by e.needed) as needs from edges e group by e.step),
   steps as materialized (
-    select g.*, coalesce(n.needs, '{}') as numbers, coalesce(n.count, 0) as open_needs, n.step is not null as later,
+    select g.*, coalesce(n.needs, '{}') as numbers, coalesce(cardinality(n.needs), 0) as open_needs, n.step is not null as later,
            coalesce(f.feeds, '{}') as feeds, coalesce(f.conditions, '{}') as conditions
     from given g left join needing n on n.step = g.step left join fed f on f.needed = g.step
   ),
@@ -2260,7 +2043,7 @@ begin
            case when not s.later then v_now + s.delay end, case when not s.later then v_now end
     from steps s
   )
-  select coalesce(sum(jsonb_array_length(s.jobs)), 0), sum(s.open_needs), count(distinct s.name) < count(s.name),
+  select greatest(sum(jsonb_array_length(s.jobs)), sum(s.open_needs)) > 100000, count(distinct s.name) < count(s.name),
          exists (select from edges e where e.needed not between 0 and e.step - 1)
            or exists (select from edges e group by e.step, e.needed having count(*) > 1),
          bool_or(not s.later and coalesce(jsonb_array_length(s.jobs), 0) = 0),
@@ -2268,24 +2051,17 @@ begin
          array_agg(s.jobs order by s.step) filter (where not s.later and s.jobs is not null),
          array_agg(s.step order by s.step) filter (where s.later and s.jobs is not null),
          array_agg(s.jobs order by s.step) filter (where s.later and s.jobs is not null)
-  into v_jobs, v_needs, v_same, v_wrong, v_empty, v_now_steps, v_now_jobs, v_later_steps, v_later_jobs
+  into v_many, v_same, v_wrong, v_empty, v_now_steps, v_now_jobs, v_later_steps, v_later_jobs
   from steps s;
   if v_wrong then
     raise exception 'a step needs steps that come before it in the list, each once' using errcode = '22023';
   elsif v_same then
     raise exception 'two steps of a flow have one name' using errcode = '22023';
-  elsif v_jobs > 100000 or v_needs > 100000 then
+  elsif v_many then
     raise exception 'a flow starts with up to 100,000 jobs and 100,000 needs' using errcode = '22023', hint = 'Let a job of a step add more to it.';
   end if;
   if v_later_steps is not null then
-    perform check_later_jobs(v_later_jobs);
-    insert into flow_job (flow, step, n, jobs)
-    select v_id, l.step, c.n, c.jobs
-    from unnest(v_later_steps, v_later_jobs) as l (step, jobs) cross join lateral (
-      select 0 as n, l.jobs where jsonb_array_length(l.jobs) between 1 and 500
-      union all
-      select ((j.n - 1) / 500)::integer, jsonb_agg(j.job order by j.n)
-      from jsonb_array_elements(l.jobs) with ordinality as j (job, n) where jsonb_array_length(l.jobs) > 500 group by 1) c;
+    perform keep_jobs(v_id, v_later_steps, v_later_jobs);
   end if;
   if v_now_steps is not null then
     perform put_jobs(array_fill(v_id, array[cardinality(v_now_steps)]), v_now_steps, v_now_jobs);
@@ -2329,6 +2105,246 @@ begin
   perform pg_notify(current_schema() || ':flow', '');
   return 'signalled';
 end
+$$;
+
+-- functions/flow/steps.sql
+
+-- Steps of flows: what has ended, and what follows from it. Parts of advance_flows.
+
+-- Adds up the tallies of flows whose rows the caller has locked, for those who look at counts: the leader counts as it
+-- judges (advance_set).
+create function count_tallies(p_flows uuid[]) returns void
+  language sql volatile
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+  with gone as (
+    delete from flow_tally t where t.flow = any (p_flows) returning t.flow, t.step, t.added, t.done, t.failed, t.other
+  ),
+  sums as materialized (
+    select g.flow, g.step, sum(g.added)::integer as added, sum(g.done)::integer as done, sum(g.failed)::integer as failed, sum(g.other)::integer as other
+    from gone g where g.step is not null group by g.flow, g.step
+  )
+  update flow_step s
+  set added = s.added + x.added, done = greatest(0, s.done + x.done), failed = greatest(0, s.failed + x.failed), other = greatest(0, s.other + x.other)
+  from sums x where s.flow = x.flow and s.step = x.step
+$$;
+
+-- Tells whether a need is met by the outcome of the step that it names.
+create function need_met(p_condition text, p_outcome text) returns boolean
+  language sql immutable
+  set search_path from current
+as $$ select p_condition = 'ended' or p_condition = p_outcome or (p_condition = 'failed' and p_outcome = 'cancelled') $$;
+
+-- Counts the tallies of flows, and ends steps that have ended: looks at those that tallies name, those of p_opened that may
+-- end at once, and all open ones of p_whole. Tallies that name no step stay, unless their flow is one of p_whole. Returns
+-- what has ended; null: nothing. A part of advance_set, whose settings plan it. p_probe: looks for jobs of these steps,
+-- whatever their counts say.
+--
+-- Right because a job's additions commit before its own row leaves QUEUE, or with it: a snapshot without any job
+-- of a step has seen all that were ever added, and they have ended. Tallies commit with the rows that leave, and one
+-- statement, with one snapshot, looks for the jobs and counts the tallies: so the outcome is final.
+create function judge_steps(p_tallied uuid[], p_whole uuid[], p_opened step_ref[], p_probe boolean) returns step_ref[]
+  language plpgsql volatile
+  set search_path from current
+as $$
+declare
+  v_now timestamptz := clock_timestamp();
+  v_ended step_ref[];
+begin
+  with gone as materialized (
+    delete from flow_tally t
+    where t.flow = any (p_tallied) and (t.step is not null or t.flow = any (p_whole))
+    returning t.flow, t.step, t.added, t.done, t.failed, t.other
+  ),
+  looked as materialized (
+    select l.flow, l.step, sum(l.added)::integer as added, sum(l.done)::integer as done, sum(l.failed)::integer as failed, sum(l.other)::integer as other
+    from (
+      select g.flow, g.step, g.added, g.done, g.failed, g.other from gone g where g.step is not null
+      union all
+      select o.flow, o.step, 0, 0, 0, 0 from unnest(p_opened) o where o.may_end
+      union all
+      select s.flow, s.step, 0, 0, 0, 0
+      from flow_step s where s.flow = any (p_whole) and s.ended is null and s.state = 'open') l
+    group by l.flow, l.step
+  ),
+  counted as materialized (
+    select s.flow, s.step, s.kind, s.due, s.ended is null and s.state = 'open' as open, s.added + l.added as added, c.done, c.failed, c.other,
+           s.stop or (s.ended is null and s.state = 'open' and c.failed >= s.stop_after) is true as stop,
+           (l.added, l.done, l.failed, l.other) <> (0, 0, 0, 0) as changed
+    from looked l join flow_step s on s.flow = l.flow and s.step = l.step
+    cross join lateral (
+      select greatest(0, s.done + l.done) as done, greatest(0, s.failed + l.failed) as failed, greatest(0, s.other + l.other) as other) c
+  ),
+  -- jobs of an open step that are still to be enqueued count as left, unless it stops
+  judged as materialized (
+    select c.*, case when c.open then
+        case c.kind
+          when 'timer' then c.due <= v_now
+          when 'signal' then (select r.job from flow_result r where r.flow = c.flow and r.step = c.step limit 1) is not null
+          else (p_probe or c.stop or c.done + c.failed + c.other >= c.added)
+            and (c.stop or (select j.n from flow_job j where j.flow = c.flow and j.step = c.step limit 1) is null)
+            and (select q.id from queue q where q.flow = c.flow and q.step = c.step limit 1) is null
+        end
+      else false end as ends
+    from counted c
+  ),
+  settled as (
+    update flow_step s
+    set added = j.added, done = j.done, failed = j.failed, other = j.other, stop = j.stop,
+        state = case when j.ends then 'ended' else s.state end, ended = case when j.ends then v_now else s.ended end,
+        due = case when not j.ends then s.due end,
+        outcome = case when not j.ends then s.outcome when j.failed > 0 then 'failed' when j.other > 0 or j.stop then 'cancelled' else 'done' end
+    from judged j where s.flow = j.flow and s.step = j.step and (j.ends or j.changed or j.stop <> s.stop)
+    returning s.flow, s.step, j.ends
+  )
+  select array_agg((t.flow, t.step, true)::step_ref) filter (where t.ends) into v_ended from settled t;
+  return v_ended;
+end
+$$;
+
+-- Takes what has ended in flows to its consequences: steps end, dependents open or are skipped, flows end. The caller
+-- has locked the flows. Looks at the steps that tallies name; p_whole: the flows in which it looks at all open steps,
+-- beside those that have a tally without a step. p_probe: looks for jobs of those steps, whatever their counts say.
+-- Returns the jobs enqueued.
+create function advance_set(p_flows uuid[], p_whole uuid[], p_probe boolean) returns integer
+  language plpgsql volatile
+  set plan_cache_mode = force_generic_plan
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+declare
+  v_now timestamptz := clock_timestamp();
+  v_tallied uuid[] := p_flows; -- with v_whole: for the first round
+  v_whole uuid[] := p_whole || array(select distinct t.flow from flow_tally t where t.flow = any (p_flows) and t.step is null);
+  v_ended step_ref[]; -- by this round
+  v_opened step_ref[]; -- by this round
+  v_released step_ref[] := '{}'; -- opened by all of them, and the open ones of whole flows
+  v_touched uuid[] := v_whole; -- flows of which steps may have ended
+begin
+  if v_whole <> '{}' then
+    perform skip_idle(array(select (s.flow, s.step, true)::step_ref from flow_step s
+                            where s.flow = any (v_whole) and s.ended is null and s.kind <> 'jobs'), v_now);
+    v_released := array(select (s.flow, s.step, true)::step_ref from flow_step s
+                        where s.flow = any (v_whole) and s.ended is null and s.state = 'open' and s.kind = 'jobs');
+  end if;
+  loop
+    v_ended := judge_steps(v_tallied, v_whole, v_opened, p_probe);
+    exit when v_ended is null;
+    v_opened := follow(v_ended, v_now);
+    v_released := v_released || v_opened;
+    v_touched := v_touched || array(select e.flow from unnest(v_ended) e);
+    v_tallied := '{}';
+    v_whole := '{}';
+  end loop;
+  update flow f
+  set state = case when f.stopping is not null then 'cancelled' when x.failed then 'failed' else 'done' end, ended = v_now,
+      reason = coalesce(f.reason, case when f.stopping is null and x.failed then 'a step failed' end)
+  from (select distinct o.id from unnest(v_touched) as o (id)) o cross join lateral (
+    -- by limits, so that no plan begins with the index of open flows or steps
+    select o.id, flow_failed(o.id) as failed from flow g
+    where g.id = o.id and g.state = 'open' and (select s.step from flow_step s where s.flow = o.id and s.ended is null limit 1) is null limit 1) x
+  where f.id = x.id;
+  return release_jobs(v_released, 10000);
+end
+$$;
+
+-- Opens or skips the steps that wait for the given ones, which have ended, and those that wait for the skipped
+-- ones, and so on: a part of advance_set, whose settings plan it. Returns those that are open now.
+-- The updated row has no condition on its state: a plan made while few steps were open, and kept, began with the
+-- index of all of those, and compared each with each that has ended.
+create function follow(p_ended step_ref[], p_now timestamptz) returns step_ref[]
+  language plpgsql volatile
+  set search_path from current
+as $$
+declare
+  v_ended step_ref[] := p_ended;
+  v_opened step_ref[];
+  v_all step_ref[] := '{}';
+  v_spared step_ref[]; -- steps for which one that was judged does not wait any more
+begin
+  while v_ended is not null loop
+    with moved as materialized (
+      select w.flow, w.step, w.wants, w.open_needs, count(*)::integer as ended, count(*) filter (where w.met)::integer as met
+      from unnest(v_ended) as x
+      -- by limits, so that no plan begins with a table
+      cross join lateral (select e.outcome, e.feeds, e.conditions from flow_step e where e.flow = x.flow and e.step = x.step limit 1) e
+      cross join lateral unnest(e.feeds, e.conditions) as f (step, condition)
+      cross join lateral (
+        select d.flow, d.step, d.wants, d.open_needs, need_met(f.condition, e.outcome) as met
+        from flow_step d where d.flow = x.flow and d.step = f.step and d.state = 'blocked' limit 1) w
+      group by w.flow, w.step, w.wants, w.open_needs
+    ),
+    judged as (
+      update flow_step s
+      set open_needs = s.open_needs - m.ended,
+          state = case when v.skips then 'ended' when v.opens then 'open' else 'blocked' end,
+          outcome = case when v.skips then 'skipped' end,
+          ended = case when v.skips then p_now end,
+          opened = case when v.opens then p_now end,
+          due = case when v.opens then p_now + s.delay end
+      from moved m
+      cross join lateral (
+        select case m.wants when 'all' then m.met < m.ended else m.met = 0 and m.open_needs <= m.ended end as skips,
+               case m.wants when 'all' then m.met = m.ended and m.open_needs <= m.ended else m.met > 0 end as opens) v
+      where s.flow = m.flow and s.step = m.step
+      returning s.flow, s.step, s.state, s.kind, s.added, s.wants, s.needs
+    )
+    select array_agg((j.flow, j.step, true)::step_ref) filter (where j.state = 'ended'),
+           array_agg((j.flow, j.step, j.kind <> 'jobs' or j.added = 0)::step_ref) filter (where j.state = 'open'),
+           (select array_agg((o.flow, n.step, true)::step_ref) from judged o cross join lateral unnest(o.needs) as n (step)
+            where o.state = 'ended' or (o.state = 'open' and o.wants = 'any'))
+    into v_ended, v_opened, v_spared from judged j;
+    v_all := v_all || coalesce(v_opened, '{}');
+    perform skip_idle(v_spared, p_now);
+  end loop;
+  return v_all;
+end
+$$;
+
+-- Ends those of the given steps that are signals or timers for which no blocked step waits any more, and those that only
+-- such ones waited for: a part of advance_set, whose settings plan it.
+create function skip_idle(p_steps step_ref[], p_now timestamptz) returns void
+  language plpgsql volatile
+  set search_path from current
+as $$
+declare
+  v_steps step_ref[] := p_steps;
+begin
+  while v_steps <> '{}' loop
+    with idle as (
+      update flow_step s set state = 'ended', outcome = 'skipped', ended = p_now, due = null
+      from (select distinct x.flow, x.step from unnest(v_steps) x) x
+      where s.flow = x.flow and s.step = x.step and s.outcome is null and s.kind <> 'jobs' and s.feeds <> '{}'
+        and (select b.step from unnest(s.feeds) as f (step) join flow_step b on b.flow = s.flow and b.step = f.step
+             where b.state = 'blocked' limit 1) is null
+      returning s.flow, s.needs
+    )
+    select array_agg((i.flow, n.step, true)::step_ref) into v_steps from idle i cross join lateral unnest(i.needs) as n (step);
+  end loop;
+end
+$$;
+
+-- Tells whether a flow has failed: one of its steps failed or was cancelled, and no step takes that with the
+-- condition ended, or some step takes it otherwise.
+create function flow_failed(p_flow uuid) returns boolean
+  language sql stable
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+  select exists (
+    select from flow_step s
+    where s.flow = p_flow and s.outcome in ('failed', 'cancelled')
+      and (s.conditions = '{}' or not s.conditions <@ '{ended}'))
 $$;
 
 -- functions/history.sql

@@ -19,7 +19,7 @@ export const flowBugs: readonly FlowBug[] = [
     scenario: counted,
     finds: 'stuck',
     sql: {
-      function: 'advance_set(uuid[],uuid[],boolean)',
+      function: 'judge_steps(uuid[],uuid[],pgqueue.step_ref[],boolean)',
       edits: [
         {
           from: 'c.done + c.failed + c.other >= c.added',
@@ -62,10 +62,10 @@ export const flowBugs: readonly FlowBug[] = [
     scenario: lastFails,
     finds: 'wrong outcome',
     sql: {
-      function: 'advance_set(uuid[],uuid[],boolean)',
+      function: 'judge_steps(uuid[],uuid[],pgqueue.step_ref[],boolean)',
       edits: [
-        { from: '\n  loop\n', to: '\n  perform count_tallies(p_flows);\n  loop\n' },
-        { from: 'where t.flow = any (v_tallied)', to: 'where false' },
+        { from: '\nbegin\n', to: '\nbegin\n  perform count_tallies(p_tallied);\n' },
+        { from: 'where t.flow = any (p_tallied) and', to: 'where false and' },
       ],
     },
   },

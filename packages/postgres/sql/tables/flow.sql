@@ -62,14 +62,14 @@ create table flow_step (
   primary key (flow, step),
   constraint flow_step_ended_whole check ((state = 'ended') = (outcome is not null) and (state = 'ended') = (ended is not null)),
   constraint flow_step_timer_whole check ((kind = 'timer') = (delay is not null)),
-  constraint flow_step_over check (ended is null or (due is null and not stop)),
+  constraint flow_step_over check (ended is null or due is null),
   constraint flow_step_feeds_whole check (cardinality(feeds) = cardinality(conditions) and conditions <@ '{done,ended,failed}')
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000);
 -- By ended, not by state: a step is opened and counted without a new entry in any index.
 create index flow_step_unended on flow_step (flow, step) where ended is null;
 -- No condition on ended: a plan made while few steps had not, and kept, would read all of those.
 create index flow_step_due on flow_step (due) where due is not null;
-create index flow_step_stopping on flow_step (flow, step) where stop;
+create index flow_step_stopping on flow_step (flow, step) where stop and outcome is null;
 
 -- Jobs that the leader puts into QUEUE when it releases their step, in chunks.
 create table flow_job (

@@ -27,9 +27,10 @@ begin
 end
 $$;
 
--- Checks jobs that are enqueued later, arrays of objects, by the rules of QUEUE: so a release can't fail for them.
-create function check_later_jobs(p_jobs jsonb[]) returns void
-  language plpgsql stable
+-- Keeps jobs of steps that are released later: for each place of the lists, an array of objects, in chunks of up to 500.
+-- Checks them by the rules of QUEUE, so that a release can't fail for them.
+create function keep_jobs(p_flow uuid, p_steps integer[], p_jobs jsonb[]) returns void
+  language plpgsql volatile
   set search_path from current
 as $$
 declare
@@ -47,6 +48,13 @@ begin
   if v_wrong then
     raise exception 'each job of a flow has a task, and a delay of 0 to 3.2e11 ms' using errcode = 'check_violation', table = 'queue', constraint = 'queue_task_check';
   end if;
+  insert into flow_job (flow, step, n, jobs)
+  select p_flow, l.step, c.n, c.jobs
+  from unnest(p_steps, p_jobs) as l (step, jobs) cross join lateral (
+    select 0 as n, l.jobs where jsonb_array_length(l.jobs) between 1 and 500
+    union all
+    select ((j.n - 1) / 500)::integer, jsonb_agg(j.job order by j.n)
+    from jsonb_array_elements(l.jobs) with ordinality as j (job, n) where jsonb_array_length(l.jobs) > 500 group by 1) c;
 end
 $$;
 

@@ -18,8 +18,7 @@ declare
   v_now timestamptz := clock_timestamp();
   v_steps jsonb := coalesce(p_flow -> 'steps', '[]');
   v_other uuid;
-  v_jobs bigint;
-  v_needs bigint;
+  v_many boolean;
   v_same boolean; -- two steps have one name
   v_wrong boolean; -- a step needs one that is not before it, or one twice
   v_empty boolean; -- an open step has no jobs: the leader looks at all of them
@@ -61,14 +60,10 @@ begin
     select g.step, (n.need ->> 0)::integer as needed, coalesce(n.need ->> 1, 'done') as condition
     from given g cross join lateral jsonb_array_elements(g.needs) as n (need)
   ),
-  fed as (
-    select e.needed, array_agg(e.step order by e.step) as feeds, array_agg(e.condition order by e.step) as conditions from edges e group by e.needed
-  ),
-  needing as (
-    select e.step, array_agg(e.needed order by e.needed) as needs, count(*)::integer as count from edges e group by e.step
-  ),
+  fed as (select e.needed, array_agg(e.step order by e.step) as feeds, array_agg(e.condition order by e.step) as conditions from edges e group by e.needed),
+  needing as (select e.step, array_agg(e.needed order by e.needed) as needs from edges e group by e.step),
   steps as materialized (
-    select g.*, coalesce(n.needs, '{}') as numbers, coalesce(n.count, 0) as open_needs, n.step is not null as later,
+    select g.*, coalesce(n.needs, '{}') as numbers, coalesce(cardinality(n.needs), 0) as open_needs, n.step is not null as later,
            coalesce(f.feeds, '{}') as feeds, coalesce(f.conditions, '{}') as conditions
     from given g left join needing n on n.step = g.step left join fed f on f.needed = g.step
   ),
@@ -79,7 +74,7 @@ begin
            case when not s.later then v_now + s.delay end, case when not s.later then v_now end
     from steps s
   )
-  select coalesce(sum(jsonb_array_length(s.jobs)), 0), sum(s.open_needs), count(distinct s.name) < count(s.name),
+  select greatest(sum(jsonb_array_length(s.jobs)), sum(s.open_needs)) > 100000, count(distinct s.name) < count(s.name),
          exists (select from edges e where e.needed not between 0 and e.step - 1)
            or exists (select from edges e group by e.step, e.needed having count(*) > 1),
          bool_or(not s.later and coalesce(jsonb_array_length(s.jobs), 0) = 0),
@@ -87,24 +82,17 @@ begin
          array_agg(s.jobs order by s.step) filter (where not s.later and s.jobs is not null),
          array_agg(s.step order by s.step) filter (where s.later and s.jobs is not null),
          array_agg(s.jobs order by s.step) filter (where s.later and s.jobs is not null)
-  into v_jobs, v_needs, v_same, v_wrong, v_empty, v_now_steps, v_now_jobs, v_later_steps, v_later_jobs
+  into v_many, v_same, v_wrong, v_empty, v_now_steps, v_now_jobs, v_later_steps, v_later_jobs
   from steps s;
   if v_wrong then
     raise exception 'a step needs steps that come before it in the list, each once' using errcode = '22023';
   elsif v_same then
     raise exception 'two steps of a flow have one name' using errcode = '22023';
-  elsif v_jobs > 100000 or v_needs > 100000 then
+  elsif v_many then
     raise exception 'a flow starts with up to 100,000 jobs and 100,000 needs' using errcode = '22023', hint = 'Let a job of a step add more to it.';
   end if;
   if v_later_steps is not null then
-    perform check_later_jobs(v_later_jobs);
-    insert into flow_job (flow, step, n, jobs)
-    select v_id, l.step, c.n, c.jobs
-    from unnest(v_later_steps, v_later_jobs) as l (step, jobs) cross join lateral (
-      select 0 as n, l.jobs where jsonb_array_length(l.jobs) between 1 and 500
-      union all
-      select ((j.n - 1) / 500)::integer, jsonb_agg(j.job order by j.n)
-      from jsonb_array_elements(l.jobs) with ordinality as j (job, n) where jsonb_array_length(l.jobs) > 500 group by 1) c;
+    perform keep_jobs(v_id, v_later_steps, v_later_jobs);
   end if;
   if v_now_steps is not null then
     perform put_jobs(array_fill(v_id, array[cardinality(v_now_steps)]), v_now_steps, v_now_jobs);
