@@ -209,11 +209,28 @@ describe('producer.signal', () => {
   });
 });
 
-test('start_flow refuses two steps of one name', async () => {
-  const steps = ['a', 'b', 'a'].map((name) => ({ name }));
+test.each([
+  ['two steps of one name', ['a', 'b', 'a'].map((name) => ({ name })), 'two steps of a flow have one name'],
+  ['a need twice', [{ name: 'a' }, { name: 'b', needs: [[0], [0, 'failed']] }], 'each once'],
+  ['a step that needs itself', [{ name: 'a', needs: [[0]] }], 'steps that come before it'],
+  [
+    'a step that needs none of the list',
+    [{ name: 'a' }, { name: 'b', needs: [[7]] }],
+    'steps that come before it',
+  ],
+  [
+    'more than 100,000 needs',
+    Array.from({ length: 500 }, (_, n) => ({
+      name: `${n}`,
+      needs: Array.from({ length: n }, (_, k) => [k]),
+    })),
+    'up to 100,000 jobs and 100,000 needs',
+  ],
+])('start_flow refuses %s', async (_name, steps, message) => {
   await expect(
     sql('select pgqueue.start_flow($1::jsonb)', [JSON.stringify({ name: 'f', steps })]),
-  ).rejects.toThrow('two steps of a flow have one name');
+  ).rejects.toThrow(message);
+  expect(await sql('select from pgqueue.flow')).toEqual([]);
 });
 
 describe('run.ended', () => {
