@@ -1,7 +1,7 @@
-// Keeps names that say something: no file of a package is called by a word that fits any file, and no type of the engine's packages
+// Keeps names that say something: no file or folder of a package is called by a word that fits any file, and no type of the engine's packages
 // has two meanings; and no SQL function is called with more than six arguments that have no name.
 import { existsSync, readFileSync, readdirSync } from 'node:fs';
-import { basename, join, relative, resolve } from 'node:path';
+import { join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { sourceFiles } from './check-boundaries.mjs';
 
@@ -17,11 +17,17 @@ const engine = ['core', 'postgres', 'producer', 'scheduler', 'worker'];
  */
 export function nameProblems(root) {
   const packages = existsSync(join(root, 'packages')) ? readdirSync(join(root, 'packages')) : [];
-  const sources = packages.flatMap((name) => sourcesOf(join(root, 'packages', name, 'src')));
-  const badFiles = sources
-    .filter((file) => vague.has(basename(file).replace(/\..*$/, '')))
-    .map((file) => `${relative(root, file)}: this name fits any file; say what is in it`);
-  return [...badFiles, ...doubles(root), ...namelessArguments(root)];
+  const badNames = packages.flatMap((name) => {
+    const home = join(root, 'packages', name, 'src');
+    return sourcesOf(home)
+      .filter((file) =>
+        relative(home, file)
+          .split('/')
+          .some((part) => vague.has(part.replace(/\..*$/, ''))),
+      )
+      .map((file) => `${relative(root, file)}: this name fits any file; say what is in it`);
+  });
+  return [...badNames, ...doubles(root), ...namelessArguments(root)];
 }
 
 /** @param {string} root */

@@ -62,12 +62,14 @@ describe('names', () => {
     expect(nameProblems(root)).toEqual([]);
   });
 
-  test('a file name that fits any file, and a type with two meanings, are caught', () => {
+  test('the name of a file or folder that fits any, and a type with two meanings, are caught', () => {
     write('packages/core/src/job/utils.ts', 'export interface Plan {}');
+    write('packages/core/src/lib/heap.ts', '');
     write('packages/worker/src/plan.ts', 'export type Plan = 1;');
     write('packages/worker/src/plan.test.ts', 'export type Plan = 2;');
     expect(nameProblems(scratch)).toEqual([
       expect.stringContaining('packages/core/src/job/utils.ts: this name fits any file'),
+      expect.stringContaining('packages/core/src/lib/heap.ts: this name fits any file'),
       'Plan is a type of packages/core/src/job/utils.ts and of packages/worker/src/plan.ts: give one of them another name',
     ]);
   });

@@ -3,12 +3,12 @@ import { aFlag, aFunction, optional } from '../../options/options.ts';
 import { aName, checkPart } from '../check-part.ts';
 import type { Gate } from '../gate.ts';
 import type { JobFacts, Snapshot } from '../snapshot.ts';
-import type { Cost, GroupBy, Limit } from './lib/group.ts';
-import { aLimit, alike, costsOf, groupOf, nameProblems, once } from './lib/group.ts';
-import { openTallies } from './lib/tallies.ts';
-import type { Counting } from './lib/use.ts';
-import { rememberUse } from './lib/use.ts';
-import { sayGroup } from './lib/format.ts';
+import type { Cost, GroupBy, Limit } from './state/group.ts';
+import { aLimit, alike, costsOf, groupOf, nameProblems, once } from './state/group.ts';
+import { openTallies } from './state/tallies.ts';
+import type { Counting } from './state/use.ts';
+import { rememberUse } from './state/use.ts';
+import { sayGroup } from './state/format.ts';
 
 /** Options of {@link concurrency}: the groups that are counted, and how much of each may be in flight. */
 export interface ConcurrencyOptions {

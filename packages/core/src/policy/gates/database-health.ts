@@ -3,9 +3,9 @@ import { optional } from '../../options/options.ts';
 import { aName, checkPart } from '../check-part.ts';
 import type { Gate } from '../gate.ts';
 import type { DatabaseHealth, Snapshot } from '../snapshot.ts';
-import { bucketGate } from './lib/bucket-gate.ts';
-import { anAmount } from './lib/group.ts';
-import { sayMs, sayNumber } from './lib/format.ts';
+import { bucketGate } from './state/bucket-gate.ts';
+import { anAmount } from './state/group.ts';
+import { sayMs, sayNumber } from './state/format.ts';
 
 /** Options of {@link databaseHealth}: the thresholds, and the pace while one of them is exceeded. */
 export interface DatabaseHealthOptions {

@@ -20,7 +20,7 @@ import type { Luck } from '../../testing/world.ts';
 import { play, stories } from '../../testing/world.ts';
 import { policy } from '../compose/compose.ts';
 import { turns } from '../orders/ranked.ts';
-import type { Bucket, Buckets } from './lib/buckets.ts';
+import type { Bucket, Buckets } from './state/buckets.ts';
 import { concurrency } from './concurrency.ts';
 
 const told = fc.tuple(stories, fc.constantFrom(coalesce, []));

@@ -6,7 +6,7 @@ import type { Gate, OpenGate } from '../gate.ts';
 import type { Hold } from '../policy.ts';
 import type { Candidate, InFlight, JobFacts, Lane, Snapshot } from '../snapshot.ts';
 import { laneName } from '../snapshot.ts';
-import { sayGroup, sayTime } from './lib/format.ts';
+import { sayGroup, sayTime } from './state/format.ts';
 
 /** Options of {@link ordered}: the keys that keep strict order. */
 export interface OrderedOptions {

@@ -9,8 +9,8 @@ import { aJob, aSnapshot, lanesOf, nowMs } from '../../testing/snapshots.ts';
 import { policy } from '../compose/compose.ts';
 import { fifo } from '../orders/ranked.ts';
 import type { PolicyState } from '../plan.ts';
-import { backstepMs, levelAt } from './lib/buckets.ts';
-import type { Bucket, Buckets } from './lib/buckets.ts';
+import { backstepMs, levelAt } from './state/buckets.ts';
+import type { Bucket, Buckets } from './state/buckets.ts';
 import { rate } from './rate.ts';
 
 const limit = { perSecond: 4, burst: 3 };

@@ -6,7 +6,7 @@ import { asItIs, verdict } from '../../testing/bugs.ts';
 import { dispatchesOf, excess, one } from '../../testing/limits.ts';
 import type { Arrival, Luck } from '../../testing/world.ts';
 import { play } from '../../testing/world.ts';
-import type { Bucket, Buckets } from './lib/buckets.ts';
+import type { Bucket, Buckets } from './state/buckets.ts';
 import { rate } from './rate.ts';
 
 /**

@@ -3,10 +3,10 @@ import { aFlag, aFunction, optional } from '../../options/options.ts';
 import { aName, checkPart } from '../check-part.ts';
 import type { Gate } from '../gate.ts';
 import type { JobFacts, Rate, Snapshot } from '../snapshot.ts';
-import { bucketGate } from './lib/bucket-gate.ts';
-import type { Cost, GroupBy, Limit } from './lib/group.ts';
-import { aLimit, alike, costsOf, groupOf, limitFor, nameProblems, once } from './lib/group.ts';
-import { sayGroup } from './lib/format.ts';
+import { bucketGate } from './state/bucket-gate.ts';
+import type { Cost, GroupBy, Limit } from './state/group.ts';
+import { aLimit, alike, costsOf, groupOf, limitFor, nameProblems, once } from './state/group.ts';
+import { sayGroup } from './state/format.ts';
 
 /**
  * A limit, or a function that gives one for each value. Null: no limit. The function is called once a plan

@@ -3,12 +3,12 @@ import type { Gate, JobGroups, OpenGate } from '../gate.ts';
 import type { JobFacts, QueueSeen, Snapshot } from '../snapshot.ts';
 import { ownPart } from '../own-parts.ts';
 import { laneName, own } from '../snapshot.ts';
-import { bucketGate, openBuckets, restoreBuckets, writeBuckets } from './lib/bucket-gate.ts';
-import type { Buckets } from './lib/buckets.ts';
-import { openTallies } from './lib/tallies.ts';
-import { rememberUse } from './lib/use.ts';
-import { unlimited } from './lib/unlimited.ts';
-import { sayGroup } from './lib/format.ts';
+import { bucketGate, openBuckets, restoreBuckets, writeBuckets } from './state/bucket-gate.ts';
+import type { Buckets } from './state/buckets.ts';
+import { openTallies } from './state/tallies.ts';
+import { rememberUse } from './state/use.ts';
+import { unlimited } from './state/unlimited.ts';
+import { sayGroup } from './state/format.ts';
 
 /**
  * Returns the gates that apply to every plan, whatever the policy: moves of keys between installations, pauses, and the

@@ -3,12 +3,12 @@ import { aFunction, aNumber, optional, orNull } from '../../options/options.ts';
 import { checkPart } from '../check-part.ts';
 import type { Heads, OpenOrder, Order } from '../order.ts';
 import type { Candidate, JobFacts, Snapshot } from '../snapshot.ts';
-import type { Forecast } from './lib/deadline-forecast.ts';
-import { forecastMisses, isForecast } from './lib/deadline-forecast.ts';
+import type { Forecast } from './ranking/deadline-forecast.ts';
+import { forecastMisses, isForecast } from './ranking/deadline-forecast.ts';
 import { openRanked } from './ranked.ts';
 import type { Ranking } from './ranked.ts';
-import type { Runtimes } from './lib/runtimes.ts';
-import { estimates, inOrder, learn, noRuntimes, restoreRuntimes } from './lib/runtimes.ts';
+import type { Runtimes } from './ranking/runtimes.ts';
+import { estimates, inOrder, learn, noRuntimes, restoreRuntimes } from './ranking/runtimes.ts';
 
 /** Options of {@link earliestDeadline}: the deadline of a job, and its expected runtime. */
 export interface EarliestDeadlineOptions {

@@ -3,9 +3,9 @@ import { expect, test } from 'vitest';
 import { aJob, aPool, aSnapshot, lanesOf, nowMs } from '../../testing/snapshots.ts';
 import { policy } from '../compose/compose.ts';
 import { byScore } from './by-score.ts';
-import { createHeap } from './lib/heap.ts';
+import { createHeap } from './ranking/heap.ts';
 import { fifo, turns } from './ranked.ts';
-import { inOrder, learn, nameIn, noRuntimes } from './lib/runtimes.ts';
+import { inOrder, learn, nameIn, noRuntimes } from './ranking/runtimes.ts';
 
 const jobs = ['a', 'a', 'b', 'a', 'b'].map((key, seq) =>
   aJob({ seq, key, attributes: { score: [3, 9, 4, 1, 8][seq] ?? 0 } }),

@@ -5,7 +5,7 @@ import { ownPart } from '../own-parts.ts';
 import type { Heads, OpenOrder, Order } from '../order.ts';
 import type { Candidate, JobFacts, Lane, Snapshot } from '../snapshot.ts';
 import { compareText } from '../snapshot.ts';
-import { createHeap } from './lib/heap.ts';
+import { createHeap } from './ranking/heap.ts';
 
 /** Rules of an order by rank. */
 export interface Ranking {

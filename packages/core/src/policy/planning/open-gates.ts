@@ -1,7 +1,7 @@
 import type { Judged } from '../gate.ts';
 import type { Json } from '../../job/job.ts';
 import type { Gate, OpenGate, Verdict } from '../gate.ts';
-import { unlimited } from '../gates/lib/unlimited.ts';
+import { unlimited } from '../gates/state/unlimited.ts';
 import type { AskGroup, Group, Kind } from './kinds.ts';
 import type { KindMemory, KindsOfPlan } from './kind-memory.ts';
 import type { PolicyFault } from '../plan.ts';

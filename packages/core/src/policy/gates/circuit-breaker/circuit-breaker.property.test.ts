@@ -8,7 +8,7 @@ import { play, stories } from '../../../testing/world.ts';
 import type { AttemptEnd } from '../../snapshot.ts';
 import { own } from '../../snapshot.ts';
 import { circuitBreaker } from './circuit-breaker.ts';
-import type { Circuit, Circuits } from '../lib/circuits.ts';
+import type { Circuit, Circuits } from '../state/circuits.ts';
 
 const openMs = 400;
 const breaker = { name: 'region', by: region, errorRate: 0.5, minimum: 2, windowMs: 3_000, openMs };

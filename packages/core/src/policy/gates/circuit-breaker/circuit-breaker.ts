@@ -5,11 +5,11 @@ import { aName, checkPart } from '../../check-part.ts';
 import type { Gate, OpenGate, Verdict } from '../../gate.ts';
 import type { Candidate, JobFacts, Snapshot } from '../../snapshot.ts';
 import { own } from '../../snapshot.ts';
-import type { Circuit, CircuitRules, Circuits } from '../lib/circuits.ts';
-import { advance, confirmProbe, savedCircuits, sendProbe } from '../lib/circuits.ts';
-import type { GroupBy } from '../lib/group.ts';
-import { groupOf } from '../lib/group.ts';
-import { sayGroup, sayMs, sayNumber } from '../lib/format.ts';
+import type { Circuit, CircuitRules, Circuits } from '../state/circuits.ts';
+import { advance, confirmProbe, savedCircuits, sendProbe } from '../state/circuits.ts';
+import type { GroupBy } from '../state/group.ts';
+import { groupOf } from '../state/group.ts';
+import { sayGroup, sayMs, sayNumber } from '../state/format.ts';
 
 /** Options of {@link circuitBreaker}: the jobs that share a circuit, and when it opens and for how long. */
 export interface CircuitBreakerOptions {

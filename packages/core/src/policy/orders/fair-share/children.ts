@@ -2,7 +2,7 @@ import type { Lane } from '../../snapshot.ts';
 import type { Children, Inner, OpenLevel, Share, ShareRules, SharePlaces } from './share.ts';
 import { createShare, innerOf } from './share.ts';
 import type { Shares } from './saved.ts';
-import { columnsOf } from '../lib/columns.ts';
+import { columnsOf } from '../ranking/columns.ts';
 import { addStanding, createStandings, noSeq } from './standings.ts';
 
 /** Shared empty list of stored names. */

@@ -16,8 +16,8 @@ import type { InFlight, JobFacts, Lane, Settlement, Snapshot } from '../../snaps
 import { compareText, defaultPool, own, poolOf } from '../../snapshot.ts';
 import type { FairShareState, Unsure } from './state.ts';
 import { afterWrite, noState, restoreState, withCharges } from './state.ts';
-import type { Estimates } from '../lib/runtimes.ts';
-import { estimates, inOrder, learn, nameIn } from '../lib/runtimes.ts';
+import type { Estimates } from '../ranking/runtimes.ts';
+import { estimates, inOrder, learn, nameIn } from '../ranking/runtimes.ts';
 import type { OpenLevel, ShareRules } from './share.ts';
 import type { ShareLevel } from './levels.ts';
 import { burstGates, openLevel, pathName, shareName } from './levels.ts';

@@ -1,9 +1,9 @@
 import { unreachable } from '../../../errors.ts';
 import type { Gate } from '../../gate.ts';
-import type { GroupBy } from '../../gates/lib/group.ts';
-import { groupOf, oneJob } from '../../gates/lib/group.ts';
-import { openTallies } from '../../gates/lib/tallies.ts';
-import { sayGroup } from '../../gates/lib/format.ts';
+import type { GroupBy } from '../../gates/state/group.ts';
+import { groupOf, oneJob } from '../../gates/state/group.ts';
+import { openTallies } from '../../gates/state/tallies.ts';
+import { sayGroup } from '../../gates/state/format.ts';
 import type { JobFacts, Snapshot } from '../../snapshot.ts';
 import { poolOf, queueOf } from '../../snapshot.ts';
 import type { OpenLevel } from './share.ts';

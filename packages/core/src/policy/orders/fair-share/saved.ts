@@ -1,4 +1,4 @@
-import { columnsOf } from '../lib/columns.ts';
+import { columnsOf } from '../ranking/columns.ts';
 
 /**
  * Use of the shares of one level, in columns. Plain JSON, and small: shares that are idle and not ahead are

@@ -1,5 +1,5 @@
 import type { Candidate, InFlight, JobFacts, Lane } from '../../snapshot.ts';
-import type { Heap } from '../lib/heap.ts';
+import type { Heap } from '../ranking/heap.ts';
 import type { Decay, Shares } from './saved.ts';
 import type { Line, Standings } from './standings.ts';
 import { noSeq } from './standings.ts';

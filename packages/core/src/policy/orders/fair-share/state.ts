@@ -1,7 +1,7 @@
 import type { Json } from '../../../job/job.ts';
 import type { Written } from '../../policy.ts';
-import type { Runtimes } from '../lib/runtimes.ts';
-import { noRuntimes, restoreRuntimes } from '../lib/runtimes.ts';
+import type { Runtimes } from '../ranking/runtimes.ts';
+import { noRuntimes, restoreRuntimes } from '../ranking/runtimes.ts';
 import type { Over, PoolCharge } from './over.ts';
 import { restoreOver, used } from './over.ts';
 import type { Decay, Shares } from './saved.ts';

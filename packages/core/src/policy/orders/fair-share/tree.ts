@@ -1,7 +1,7 @@
 import { compareText } from '../../snapshot.ts';
 import type { Candidate, JobFacts, Lane } from '../../snapshot.ts';
-import type { Heap } from '../lib/heap.ts';
-import { createHeap } from '../lib/heap.ts';
+import type { Heap } from '../ranking/heap.ts';
+import { createHeap } from '../ranking/heap.ts';
 import type { Inner, OpenLevel, Place, Share, ShareRules } from './share.ts';
 import { book, createRoot, innerOf, spend, tagOf } from './share.ts';
 import { addLanes, childAt, childOf, childrenOf, nameOf } from './children.ts';

@@ -1,8 +1,8 @@
 import type { Gate } from '../../gate.ts';
 import type { InFlight } from '../../snapshot.ts';
-import { openTallies } from '../lib/tallies.ts';
-import type { Counting, Use, UseMemory } from '../lib/use.ts';
-import { amountOf, rememberUse } from '../lib/use.ts';
+import { openTallies } from '../state/tallies.ts';
+import type { Counting, Use, UseMemory } from '../state/use.ts';
+import { amountOf, rememberUse } from '../state/use.ts';
 import type { SharedRules } from './grant.ts';
 import { grantOf, heldVerdict, sharedGate, valueOf, whyWithoutPart } from './grant.ts';
 

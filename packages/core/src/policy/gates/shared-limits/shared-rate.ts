@@ -1,9 +1,9 @@
 import type { Gate } from '../../gate.ts';
 import type { Rate } from '../../snapshot.ts';
-import { openBuckets, writeBuckets } from '../lib/bucket-gate.ts';
-import type { Bucket, Buckets } from '../lib/buckets.ts';
-import { fullBucket, present } from '../lib/buckets.ts';
-import { sayRate } from '../lib/format.ts';
+import { openBuckets, writeBuckets } from '../state/bucket-gate.ts';
+import type { Bucket, Buckets } from '../state/buckets.ts';
+import { fullBucket, present } from '../state/buckets.ts';
+import { sayRate } from '../state/format.ts';
 import { soonest } from '../../../runtime/soonest.ts';
 import type { Grant, SharedRules } from './grant.ts';
 import { grantOf, heldVerdict, sharedGate, valueOf, whyWithoutPart } from './grant.ts';

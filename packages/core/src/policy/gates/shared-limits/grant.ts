@@ -3,7 +3,7 @@ import type { Preparation } from '../../policy.ts';
 import { neverMs } from '../../policy.ts';
 import type { JobFacts, Snapshot } from '../../snapshot.ts';
 import { own } from '../../snapshot.ts';
-import { sayError } from '../lib/format.ts';
+import { sayError } from '../state/format.ts';
 
 /**
  * Part of a limit over several installations, as the gate's `prepare` fetches it: this installation keeps to it. The
