@@ -1259,6 +1259,7 @@ declare
   v_asked uuid[];
   v_due uuid[];
   v_walk uuid[] := '{}';
+  v_walked uuid;
   v_flows uuid[];
   v_put integer := 0;
   v_late uuid;
@@ -1276,6 +1277,7 @@ begin
   v_asked := v_asked || v_due;
   if p_read -> 'walk' <> 'null' then
     v_walk := array(select f.id from flow f where f.state = 'open' and f.id > (p_read ->> 'walk')::uuid order by f.id limit 100);
+    v_walked := v_walk[100]; -- whether or not its row is locked
   end if;
   v_flows := array(select f.id from flow f where f.id = any (v_asked) order by f.id for update skip locked);
   if cardinality(v_flows) > 0 then
@@ -1306,7 +1308,7 @@ begin
     'more', v_taken >= v_max or v_put >= 10000,
     'stops', exists (select from flow_step s where s.stop and s.outcome is null),
     'due_ms', flows_due_ms(),
-    'walked', case when cardinality(v_walk) = 100 then v_walk[100] end,
+    'walked', v_walked,
     'open', exists (select from flow f where f.state = 'open'),
     'ended', v_ended);
 end
@@ -1464,18 +1466,27 @@ create function keep_jobs(p_flow uuid, p_steps integer[], p_jobs jsonb[]) return
 as $$
 declare
   v_wrong boolean;
+  v_named boolean;
 begin
   -- by the order of the columns of QUEUE; check_job raises what it refuses
-  select bool_or(x.task is null or (x.delay_ms between 0 and 3.2e11) is false or not check_job(row(
+  select bool_and(x.id is not null), bool_or(x.task is null or (x.delay_ms between 0 and 3.2e11) is false or not check_job(row(
       x.id, 0, x.run_after, x.expires_at, '2000-01-01', x.timeout_ms * interval '1 millisecond', coalesce(x.priority, 0), coalesce(x.payload_version, 1),
       0, coalesce(x.max_tries, 20), 0, coalesce(x.max_crashes, 3), coalesce(x.queue, 'default'), x.task, coalesce(x.key, ''), null,
-      coalesce(x.attributes, '{}'), coalesce(x.payload, '{}'), x.retry, x.trace, null, null, null, null, null, null)::queue)) into v_wrong
+      coalesce(x.attributes, '{}'), coalesce(x.payload, '{}'), x.retry, x.trace, null, null, null, null, null, null)::queue)) into v_named, v_wrong
   from unnest(p_jobs) as s (jobs) cross join lateral jsonb_to_recordset(s.jobs) as x (
     id uuid, queue text, task text, key text, priority integer, attributes jsonb, run_after timestamptz, delay_ms float8,
     expires_at timestamptz, timeout_ms float8, max_tries smallint, max_crashes smallint, retry jsonb, payload jsonb,
     payload_version integer, trace jsonb);
   if v_wrong then
     raise exception 'each job of a flow has a task, and a delay of 0 to 3.2e11 ms' using errcode = 'check_violation', table = 'queue', constraint = 'queue_task_check';
+  end if;
+  if not v_named then
+    -- ids are given now: a release that a crash undid, after its jobs had begun, is done again with the same ids
+    p_jobs := array(
+      select case when jsonb_array_length(s.jobs) = 0 then s.jobs
+                  else (select jsonb_agg(case when j.job ->> 'id' is null then j.job || jsonb_build_object('id', uuid_v7()) else j.job end order by j.n)
+                        from jsonb_array_elements(s.jobs) with ordinality as j (job, n)) end
+      from unnest(p_jobs) with ordinality as s (jobs, n) order by s.n);
   end if;
   insert into flow_job (flow, step, n, jobs)
   select p_flow, l.step, c.n, c.jobs
@@ -1734,20 +1745,24 @@ begin
   perform count_tallies(array[p_flow]);
   -- in place of those: the leader has not seen them
   insert into flow_tally (flow) values (p_flow);
+  -- steps one by one, by limits: no plan compares all of a flow with all
   with recursive reached as (
     select s.step from flow_step s where s.flow = p_flow and (p_step is null or s.name = p_step)
     union
-    select f.step from reached r join flow_step n on n.flow = p_flow and n.step = r.step cross join lateral unnest(n.feeds) as f (step))
-  select array_agg(s.step) into v_failed
-  from flow_step s join reached r on r.step = s.step
-  where s.flow = p_flow and (s.outcome in ('failed', 'cancelled') or (s.state = 'open' and s.failed > 0));
+    select f.step from reached r
+      cross join lateral (select n.feeds from flow_step n where n.flow = p_flow and n.step = r.step limit 1) n cross join lateral unnest(n.feeds) as f (step))
+  select array_agg(r.step) into v_failed
+  from reached r cross join lateral (
+    select from flow_step s
+    where s.flow = p_flow and s.step = r.step and (s.outcome in ('failed', 'cancelled') or (s.state = 'open' and s.failed > 0)) limit 1) s;
   with recursive behind as (
     select f.step from flow_step n cross join lateral unnest(n.feeds) as f (step) where n.flow = p_flow and n.step = any (v_failed)
     union
-    select f.step from behind b join flow_step s on s.flow = p_flow and s.step = b.step and s.outcome = 'skipped'
+    select f.step from behind b
+      cross join lateral (select s.feeds from flow_step s where s.flow = p_flow and s.step = b.step and s.outcome = 'skipped' limit 1) s
       cross join lateral unnest(s.feeds) as f (step))
-  select array_agg(s.step) into v_behind
-  from behind b join flow_step s on s.flow = p_flow and s.step = b.step where s.outcome = 'skipped';
+  select array_agg(b.step) into v_behind
+  from behind b cross join lateral (select from flow_step s where s.flow = p_flow and s.step = b.step and s.outcome = 'skipped' limit 1) s;
   if v_failed is null and not exists (select from flow_step s where s.flow = p_flow and s.outcome = 'skipped' and v_flow.state = 'cancelled') then
     return query select 'nothing', 0, 0;
     return;
@@ -1759,8 +1774,9 @@ begin
   with recursive awaited as (
     select x.step from unnest(v_behind) as x (step)
     union
-    select e.step from awaited a join flow_step d on d.flow = p_flow and d.step = a.step cross join lateral unnest(d.needs) as n (step)
-      join flow_step e on e.flow = p_flow and e.step = n.step and e.outcome = 'skipped' and e.kind <> 'jobs')
+    select n.step from awaited a
+      cross join lateral (select d.needs from flow_step d where d.flow = p_flow and d.step = a.step limit 1) d cross join lateral unnest(d.needs) as n (step)
+      cross join lateral (select from flow_step e where e.flow = p_flow and e.step = n.step and e.outcome = 'skipped' and e.kind <> 'jobs' limit 1) e)
   select array_agg(a.step) into v_behind from awaited a;
   -- first of all, so that nothing is to be undone if its unique key is taken; who asks for that key meanwhile waits
   begin
@@ -1839,7 +1855,8 @@ begin
              count(*) filter (where e.state = 'ended' and need_met(e.conditions[array_position(e.feeds, d.step)], e.outcome)) as met
       from flow_step d
         left join lateral unnest(d.needs) as n (needed) on true
-        left join flow_step e on e.flow = d.flow and e.step = n.needed
+        left join lateral (
+          select e.state, e.outcome, e.feeds, e.conditions from flow_step e where e.flow = d.flow and e.step = n.needed limit 1) e on true
       where d.flow = p_flow and d.step = any (p_steps) and d.state = 'blocked'
       group by d.step, d.wants) c
     cross join lateral (
@@ -1849,7 +1866,9 @@ begin
     exit when not found;
   end loop;
   update flow_step s
-  set open_needs = (select count(*) from unnest(s.needs) as n (step) join flow_step e on e.flow = s.flow and e.step = n.step where e.ended is null)
+  set open_needs = (
+    select count(*) from unnest(s.needs) as n (step)
+    where (select e.outcome is null from flow_step e where e.flow = s.flow and e.step = n.step limit 1))
   where s.flow = p_flow and s.ended is null and s.state = 'blocked';
 end
 $$;
@@ -2044,7 +2063,7 @@ begin
     from steps s
   )
   select greatest(sum(jsonb_array_length(s.jobs)), sum(s.open_needs)) > 100000, count(distinct s.name) < count(s.name),
-         exists (select from edges e where e.needed not between 0 and e.step - 1)
+         exists (select from edges e where (e.needed between 0 and e.step - 1) is not true)
            or exists (select from edges e group by e.step, e.needed having count(*) > 1),
          bool_or(not s.later and coalesce(jsonb_array_length(s.jobs), 0) = 0),
          array_agg(s.step order by s.step) filter (where not s.later and s.jobs is not null),
@@ -2172,7 +2191,7 @@ begin
     group by l.flow, l.step
   ),
   counted as materialized (
-    select s.flow, s.step, s.kind, s.due, s.ended is null and s.state = 'open' as open, s.added + l.added as added, c.done, c.failed, c.other,
+    select s.flow, s.step, s.kind, s.due, s.ended is null and s.state = 'open' as open, l.added as grown, s.added + l.added as added, c.done, c.failed, c.other,
            s.stop or (s.ended is null and s.state = 'open' and c.failed >= s.stop_after) is true as stop,
            (l.added, l.done, l.failed, l.other) <> (0, 0, 0, 0) as changed
     from looked l join flow_step s on s.flow = l.flow and s.step = l.step
@@ -2194,7 +2213,7 @@ begin
   ),
   settled as (
     update flow_step s
-    set added = j.added, done = j.done, failed = j.failed, other = j.other, stop = j.stop,
+    set added = s.added + j.grown, done = j.done, failed = j.failed, other = j.other, stop = j.stop,
         state = case when j.ends then 'ended' else s.state end, ended = case when j.ends then v_now else s.ended end,
         due = case when not j.ends then s.due end,
         outcome = case when not j.ends then s.outcome when j.failed > 0 then 'failed' when j.other > 0 or j.stop then 'cancelled' else 'done' end

@@ -219,6 +219,17 @@ test.each([
     'steps that come before it',
   ],
   [
+    'a need without a number',
+    [{ name: 'a' }, { name: 'b', needs: [[null, 'done']] }],
+    'steps that come before it',
+  ],
+  ['a need of nothing', [{ name: 'a' }, { name: 'b', needs: [[]] }], 'steps that come before it'],
+  [
+    'a condition that is none',
+    [{ name: 'a' }, { name: 'b', needs: [[0, 'later']] }],
+    'flow_step_feeds_whole',
+  ],
+  [
     'more than 100,000 needs',
     Array.from({ length: 500 }, (_, n) => ({
       name: `${n}`,
@@ -231,6 +242,26 @@ test.each([
     sql('select pgqueue.start_flow($1::jsonb)', [JSON.stringify({ name: 'f', steps })]),
   ).rejects.toThrow(message);
   expect(await sql('select from pgqueue.flow')).toEqual([]);
+});
+
+test('jobs that are released later have their ids from the start', async () => {
+  const steps = [
+    { name: 'a', jobs: [{ task: 't' }] },
+    {
+      name: 'b',
+      needs: [[0]],
+      jobs: [
+        { task: 't', payload: { none: null } },
+        { task: 't', id: crypto.randomUUID() },
+      ],
+    },
+  ];
+  await sql('select pgqueue.start_flow($1::jsonb)', [JSON.stringify({ name: 'f', steps })]);
+  const [row] = await sql('select jobs from pgqueue.flow_job');
+  expect(row?.['jobs']).toEqual([
+    { task: 't', payload: { none: null }, id: expect.stringMatching(/^[0-9a-f-]{36}$/) as string },
+    steps[1]?.jobs[1],
+  ]);
 });
 
 describe('run.ended', () => {

@@ -11,10 +11,10 @@ interface Asked {
 
 /** A database in which each call takes `ms`, and finds tallies up to a number. */
 function slowly(ms: number): {
-  readonly at: (nowMs: number, next: number) => Promise<Asked>;
+  readonly at: (nowMs: number, next: number, more?: boolean) => Promise<Asked>;
 } {
   const memory = createFlowMemory();
-  let [now, found] = [0, 0];
+  let [now, found, full] = [0, 0, false];
   const asked: Asked[] = [];
   const database = {
     schema: 'pgqueue',
@@ -23,7 +23,7 @@ function slowly(ms: number): {
       now += ms;
       const advanced = {
         next: found,
-        more: false,
+        more: full,
         put: 0,
         stops: false,
         due_ms: null,
@@ -35,8 +35,8 @@ function slowly(ms: number): {
     },
   } as unknown as Database;
   return {
-    at: async (nowMs, next) => {
-      [now, found] = [nowMs, next];
+    at: async (nowMs, next, more = false) => {
+      [now, found, full] = [nowMs, next, more];
       await advanceOnce(database, leader, { memory, observe: () => {}, now: () => now });
       return asked.at(-1) as Asked;
     },
@@ -68,4 +68,13 @@ test('the short rescan leaves out what is older than some seconds', async () => 
   await at(22_000, 3_000);
   const seen = [await at(22_700, 3_000), await at(23_400, 3_000)];
   expect(seen.map(({ from }) => from)).toEqual([2_000, 2_000]);
+});
+
+test('a rescan goes on behind a page that is full, and does not read it again: its flows may be locked', async () => {
+  const { at } = slowly(1);
+  await at(0, 9_000);
+  expect(await at(600, 500, true)).toMatchObject({ from: 0 });
+  expect(await at(601, 1_000, true)).toMatchObject({ from: 500 });
+  expect(await at(602, 9_100)).toMatchObject({ from: 1_000 });
+  expect(await at(603, 9_200)).toMatchObject({ from: 9_100 });
 });

@@ -7,6 +7,8 @@ import type { Settings } from '../options.ts';
 export interface FlowMemory {
   /** Number from which to take tallies. */
   from: number;
+  /** Number from which a rescan goes on that has not reached `from`; undefined: there is none. */
+  resume: number | undefined;
   /** Number from which a short rescan reads: `from` as it was 10 to 20 s ago. */
   shortFrom: number;
   /** `from` at the last mark: the next `shortFrom`. */
@@ -38,6 +40,7 @@ const timeShare = 20;
 export function createFlowMemory(): FlowMemory {
   return {
     from: 0,
+    resume: undefined,
     shortFrom: 0,
     mark: 0,
     markAt: 0,
@@ -69,18 +72,20 @@ export async function advanceOnce(
   const walks = beganAt >= memory.walkAt;
   const short = beganAt >= memory.shortAt;
   const advanced = await advanceFlows(database, leader, {
-    from: rescans ? 0 : short ? memory.shortFrom : memory.from,
+    from: rescans ? 0 : short ? memory.shortFrom : (memory.resume ?? memory.from),
     max: talliesMax,
     walk: walks ? memory.walk : null,
   });
-  memory.from = Math.max(memory.from, advanced.next ?? 0);
+  // a full page of a rescan, which may be all of flows that others have locked, is not read again at once
+  const { more, next } = advanced;
+  memory.resume = more && next !== null && next < memory.from ? next : undefined;
+  memory.from = Math.max(memory.from, next ?? 0);
   const endedAt = now();
   if (rescans || walks) memory.walkMs += (endedAt - beganAt - memory.walkMs) * 0.2;
   const nextAt = endedAt + Math.max(rescanMs, timeShare * memory.walkMs);
-  // a full page may have left late tallies behind it
-  if (rescans) memory.rescanAt = advanced.more ? 0 : nextAt;
+  if (rescans) memory.rescanAt = nextAt;
   memory.ahead = !rescans && !short;
-  if (!memory.ahead) memory.shortAt = advanced.more ? 0 : endedAt + shortMs;
+  if (!memory.ahead) memory.shortAt = endedAt + shortMs;
   if (beganAt >= memory.markAt) {
     [memory.shortFrom, memory.mark, memory.markAt] = [memory.mark, memory.from, endedAt + markMs];
   }

@@ -84,6 +84,7 @@ declare
   v_asked uuid[];
   v_due uuid[];
   v_walk uuid[] := '{}';
+  v_walked uuid;
   v_flows uuid[];
   v_put integer := 0;
   v_late uuid;
@@ -101,6 +102,7 @@ begin
   v_asked := v_asked || v_due;
   if p_read -> 'walk' <> 'null' then
     v_walk := array(select f.id from flow f where f.state = 'open' and f.id > (p_read ->> 'walk')::uuid order by f.id limit 100);
+    v_walked := v_walk[100]; -- whether or not its row is locked
   end if;
   v_flows := array(select f.id from flow f where f.id = any (v_asked) order by f.id for update skip locked);
   if cardinality(v_flows) > 0 then
@@ -131,7 +133,7 @@ begin
     'more', v_taken >= v_max or v_put >= 10000,
     'stops', exists (select from flow_step s where s.stop and s.outcome is null),
     'due_ms', flows_due_ms(),
-    'walked', case when cardinality(v_walk) = 100 then v_walk[100] end,
+    'walked', v_walked,
     'open', exists (select from flow f where f.state = 'open'),
     'ended', v_ended);
 end

@@ -35,18 +35,27 @@ create function keep_jobs(p_flow uuid, p_steps integer[], p_jobs jsonb[]) return
 as $$
 declare
   v_wrong boolean;
+  v_named boolean;
 begin
   -- by the order of the columns of QUEUE; check_job raises what it refuses
-  select bool_or(x.task is null or (x.delay_ms between 0 and 3.2e11) is false or not check_job(row(
+  select bool_and(x.id is not null), bool_or(x.task is null or (x.delay_ms between 0 and 3.2e11) is false or not check_job(row(
       x.id, 0, x.run_after, x.expires_at, '2000-01-01', x.timeout_ms * interval '1 millisecond', coalesce(x.priority, 0), coalesce(x.payload_version, 1),
       0, coalesce(x.max_tries, 20), 0, coalesce(x.max_crashes, 3), coalesce(x.queue, 'default'), x.task, coalesce(x.key, ''), null,
-      coalesce(x.attributes, '{}'), coalesce(x.payload, '{}'), x.retry, x.trace, null, null, null, null, null, null)::queue)) into v_wrong
+      coalesce(x.attributes, '{}'), coalesce(x.payload, '{}'), x.retry, x.trace, null, null, null, null, null, null)::queue)) into v_named, v_wrong
   from unnest(p_jobs) as s (jobs) cross join lateral jsonb_to_recordset(s.jobs) as x (
     id uuid, queue text, task text, key text, priority integer, attributes jsonb, run_after timestamptz, delay_ms float8,
     expires_at timestamptz, timeout_ms float8, max_tries smallint, max_crashes smallint, retry jsonb, payload jsonb,
     payload_version integer, trace jsonb);
   if v_wrong then
     raise exception 'each job of a flow has a task, and a delay of 0 to 3.2e11 ms' using errcode = 'check_violation', table = 'queue', constraint = 'queue_task_check';
+  end if;
+  if not v_named then
+    -- ids are given now: a release that a crash undid, after its jobs had begun, is done again with the same ids
+    p_jobs := array(
+      select case when jsonb_array_length(s.jobs) = 0 then s.jobs
+                  else (select jsonb_agg(case when j.job ->> 'id' is null then j.job || jsonb_build_object('id', uuid_v7()) else j.job end order by j.n)
+                        from jsonb_array_elements(s.jobs) with ordinality as j (job, n)) end
+      from unnest(p_jobs) with ordinality as s (jobs, n) order by s.n);
   end if;
   insert into flow_job (flow, step, n, jobs)
   select p_flow, l.step, c.n, c.jobs

@@ -117,20 +117,24 @@ begin
   perform count_tallies(array[p_flow]);
   -- in place of those: the leader has not seen them
   insert into flow_tally (flow) values (p_flow);
+  -- steps one by one, by limits: no plan compares all of a flow with all
   with recursive reached as (
     select s.step from flow_step s where s.flow = p_flow and (p_step is null or s.name = p_step)
     union
-    select f.step from reached r join flow_step n on n.flow = p_flow and n.step = r.step cross join lateral unnest(n.feeds) as f (step))
-  select array_agg(s.step) into v_failed
-  from flow_step s join reached r on r.step = s.step
-  where s.flow = p_flow and (s.outcome in ('failed', 'cancelled') or (s.state = 'open' and s.failed > 0));
+    select f.step from reached r
+      cross join lateral (select n.feeds from flow_step n where n.flow = p_flow and n.step = r.step limit 1) n cross join lateral unnest(n.feeds) as f (step))
+  select array_agg(r.step) into v_failed
+  from reached r cross join lateral (
+    select from flow_step s
+    where s.flow = p_flow and s.step = r.step and (s.outcome in ('failed', 'cancelled') or (s.state = 'open' and s.failed > 0)) limit 1) s;
   with recursive behind as (
     select f.step from flow_step n cross join lateral unnest(n.feeds) as f (step) where n.flow = p_flow and n.step = any (v_failed)
     union
-    select f.step from behind b join flow_step s on s.flow = p_flow and s.step = b.step and s.outcome = 'skipped'
+    select f.step from behind b
+      cross join lateral (select s.feeds from flow_step s where s.flow = p_flow and s.step = b.step and s.outcome = 'skipped' limit 1) s
       cross join lateral unnest(s.feeds) as f (step))
-  select array_agg(s.step) into v_behind
-  from behind b join flow_step s on s.flow = p_flow and s.step = b.step where s.outcome = 'skipped';
+  select array_agg(b.step) into v_behind
+  from behind b cross join lateral (select from flow_step s where s.flow = p_flow and s.step = b.step and s.outcome = 'skipped' limit 1) s;
   if v_failed is null and not exists (select from flow_step s where s.flow = p_flow and s.outcome = 'skipped' and v_flow.state = 'cancelled') then
     return query select 'nothing', 0, 0;
     return;
@@ -142,8 +146,9 @@ begin
   with recursive awaited as (
     select x.step from unnest(v_behind) as x (step)
     union
-    select e.step from awaited a join flow_step d on d.flow = p_flow and d.step = a.step cross join lateral unnest(d.needs) as n (step)
-      join flow_step e on e.flow = p_flow and e.step = n.step and e.outcome = 'skipped' and e.kind <> 'jobs')
+    select n.step from awaited a
+      cross join lateral (select d.needs from flow_step d where d.flow = p_flow and d.step = a.step limit 1) d cross join lateral unnest(d.needs) as n (step)
+      cross join lateral (select from flow_step e where e.flow = p_flow and e.step = n.step and e.outcome = 'skipped' and e.kind <> 'jobs' limit 1) e)
   select array_agg(a.step) into v_behind from awaited a;
   -- first of all, so that nothing is to be undone if its unique key is taken; who asks for that key meanwhile waits
   begin
@@ -222,7 +227,8 @@ begin
              count(*) filter (where e.state = 'ended' and need_met(e.conditions[array_position(e.feeds, d.step)], e.outcome)) as met
       from flow_step d
         left join lateral unnest(d.needs) as n (needed) on true
-        left join flow_step e on e.flow = d.flow and e.step = n.needed
+        left join lateral (
+          select e.state, e.outcome, e.feeds, e.conditions from flow_step e where e.flow = d.flow and e.step = n.needed limit 1) e on true
       where d.flow = p_flow and d.step = any (p_steps) and d.state = 'blocked'
       group by d.step, d.wants) c
     cross join lateral (
@@ -232,7 +238,9 @@ begin
     exit when not found;
   end loop;
   update flow_step s
-  set open_needs = (select count(*) from unnest(s.needs) as n (step) join flow_step e on e.flow = s.flow and e.step = n.step where e.ended is null)
+  set open_needs = (
+    select count(*) from unnest(s.needs) as n (step)
+    where (select e.outcome is null from flow_step e where e.flow = s.flow and e.step = n.step limit 1))
   where s.flow = p_flow and s.ended is null and s.state = 'blocked';
 end
 $$;

@@ -75,7 +75,7 @@ begin
     from steps s
   )
   select greatest(sum(jsonb_array_length(s.jobs)), sum(s.open_needs)) > 100000, count(distinct s.name) < count(s.name),
-         exists (select from edges e where e.needed not between 0 and e.step - 1)
+         exists (select from edges e where (e.needed between 0 and e.step - 1) is not true)
            or exists (select from edges e group by e.step, e.needed having count(*) > 1),
          bool_or(not s.later and coalesce(jsonb_array_length(s.jobs), 0) = 0),
          array_agg(s.step order by s.step) filter (where not s.later and s.jobs is not null),

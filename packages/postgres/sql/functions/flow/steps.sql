@@ -61,7 +61,7 @@ begin
     group by l.flow, l.step
   ),
   counted as materialized (
-    select s.flow, s.step, s.kind, s.due, s.ended is null and s.state = 'open' as open, s.added + l.added as added, c.done, c.failed, c.other,
+    select s.flow, s.step, s.kind, s.due, s.ended is null and s.state = 'open' as open, l.added as grown, s.added + l.added as added, c.done, c.failed, c.other,
            s.stop or (s.ended is null and s.state = 'open' and c.failed >= s.stop_after) is true as stop,
            (l.added, l.done, l.failed, l.other) <> (0, 0, 0, 0) as changed
     from looked l join flow_step s on s.flow = l.flow and s.step = l.step
@@ -83,7 +83,7 @@ begin
   ),
   settled as (
     update flow_step s
-    set added = j.added, done = j.done, failed = j.failed, other = j.other, stop = j.stop,
+    set added = s.added + j.grown, done = j.done, failed = j.failed, other = j.other, stop = j.stop,
         state = case when j.ends then 'ended' else s.state end, ended = case when j.ends then v_now else s.ended end,
         due = case when not j.ends then s.due end,
         outcome = case when not j.ends then s.outcome when j.failed > 0 then 'failed' when j.other > 0 or j.stop then 'cancelled' else 'done' end
