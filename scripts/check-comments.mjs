@@ -14,7 +14,9 @@ const vague = /^(What|Who|Whoever|Whom|Whose|Whether|Where|Of)\b/;
  * @param {string} root
  */
 export function commentProblems(root) {
-  const files = execFileSync('git', ['ls-files', '-z', ...folders], { cwd: root, encoding: 'utf8' });
+  // also those that git does not track yet
+  const listed = ['ls-files', '-z', '--cached', '--others', '--exclude-standard', ...folders];
+  const files = execFileSync('git', listed, { cwd: root, encoding: 'utf8' });
   return files
     .split('\0')
     .filter((file) => /\.(ts|tsx|mjs|sql)$/.test(file) && existsSync(join(root, file)))

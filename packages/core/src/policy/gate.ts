@@ -32,7 +32,12 @@ export interface Gate<State extends Json = Json> {
   restore?(saved: Json, savedMs: number): State;
   /** Begins a plan. `state`: `initial`, or the state after the last plan. */
   open(snapshot: Snapshot, state: State): OpenGate<State>;
-  /** Returns the state of a plan after its write, when the written jobs and the time are known. */
+  /**
+   * Returns the state of a plan after its write, when the written jobs and the time are known. Called after each
+   * written plan in which the state of any part changed, also with a state that this gate left as it was: that one may
+   * belong to an earlier plan, with other jobs. So keep the jobs that a state counts beside it (in a WeakMap), and take
+   * nothing back from a state that is settled.
+   */
   written?(state: State, written: Written): State;
   /**
    * Treatment of errors that the gate throws. `hold`: the job that it was asked about is held, with the

@@ -260,7 +260,7 @@ const arrivals: fc.Arbitrary<Arrival> = fc.record({
 
 /**
  * Stories of 5 to 25 ticks: up to 6 arrivals a tick, writes that lag, refused jobs, and changes of the
- * leader.
+ * leader. They last up to 25 s: multiply `pauseMs` for rules of hours or days.
  */
 export const stories: fc.Arbitrary<readonly Luck[]> = fc.array(
   fc.record({
