@@ -78,9 +78,21 @@ function newStep(index: number, pick: Pick): ModelStep {
   };
 }
 
+/** A flow that is done although its first step may fail, since the second takes any end: chance alone seldom makes one. */
+function withCleanUp(pick: Pick): readonly ModelStep[] {
+  const plain = { kind: 'jobs', stopAfter: null } as const;
+  return [
+    { ...newStep(0, pick), ...plain, jobs: [newJob('waiting')] },
+    { ...newStep(1, pick), ...plain, needs: [[0, 'ended']], jobs: [], state: 'blocked' },
+  ];
+}
+
 const start: Act = async (model, { ground, pick }) => {
   if (model.flows.length === flowsMax) return undefined;
-  const steps = Array.from({ length: pick([3, 4, 5, 6, 2]) ?? 3 }, (_, index) => newStep(index, pick));
+  const steps =
+    pick([false, false, true]) === true
+      ? withCleanUp(pick)
+      : Array.from({ length: pick([3, 4, 5, 6, 2]) ?? 3 }, (_, index) => newStep(index, pick));
   const flow: ModelFlow = { id: randomUUID(), steps, state: 'open', stopping: false };
   const row = JSON.stringify({
     id: flow.id,
