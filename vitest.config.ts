@@ -65,14 +65,16 @@ const once =
         'test/integration/{cli,executables}/*.test.ts',
         'test/integration/clients/*.test.ts',
         'test/integration/connections/{embedded-folder,harness,no-scheduler,pgbouncer,silent-start}.test.ts',
-        'test/integration/dashboard/{api/document,api/guard,cli,guard,live,mounts}.test.ts',
+        'test/integration/dashboard/{api/document,api/guard,cli,guard,live,mounts,several}.test.ts',
+        'test/integration/encryption/{canary,jobs}.test.ts',
         'test/integration/enqueue/adapters-*.test.ts',
+        'test/integration/installations/{fair-share,move-load,producer,puller,puller-down,worker}.test.ts',
         'test/integration/limits/properties.test.ts',
         'test/integration/nodes/{death,fence,heartbeat,node,outage,poison,thread}.test.ts',
         'test/integration/scheduler/{faults,health,leader,policies,stuck}.test.ts',
         'test/integration/security/{api,canary,cli,http,tls}.test.ts',
         'test/integration/telemetry/{health,monitoring,telemetry}.test.ts',
-        'test/integration/testing-kit/{handler,matchers,server}.test.ts',
+        'test/integration/testing-kit/*.test.ts',
         'test/integration/worker/{floating,isolation,stop}.test.ts',
       ]
     : [];
