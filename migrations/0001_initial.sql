@@ -949,6 +949,58 @@ alter table audit
   add constraint audit_details_size check (fits(details, 24576)),
   add constraint audit_result_size check (fits(result, 24576));
 
+-- functions/cron/schedule.sql
+
+-- Enqueues the job of a schedule as p_job, and returns its id; null: there is no such schedule. Runs with the
+-- caller's rights: an operator may insert jobs anyway.
+create function enqueue_scheduled(p_name text, p_job uuid default uuid_v7()) returns uuid
+  language sql volatile
+  set search_path from current
+as $$
+  insert into queue (id, queue, task, key, priority, attributes, timeout, max_tries, max_crashes, retry, payload, payload_version)
+  select p_job, coalesce(s.options ->> 'queue', 'default'), s.task, coalesce(s.options ->> 'key', ''),
+         coalesce((s.options ->> 'priority')::integer, 0), coalesce(nullif(s.options -> 'attributes', 'null'), '{}'),
+         (s.options ->> 'timeoutMs')::float8 * interval '1 millisecond', coalesce((s.options ->> 'maxTries')::smallint, 20),
+         coalesce((s.options ->> 'maxCrashes')::smallint, 3), nullif(s.options -> 'retry', 'null'), s.payload,
+         coalesce((s.options ->> 'payloadVersion')::integer, 1)
+  from schedule s where s.name = p_name
+  returning id
+$$;
+
+-- Turns a cron slot into one job, however many leaders try and however often, and stores the next slot with
+-- it. Returns the job's id; null: none was made. p_read, as one JSON object: name, cron and timezone of the
+-- schedule as they were read; next: its next slot; slot: the due slot, absent if only the next one is to be
+-- stored.
+create function fire_schedule(p_leader text, p_epoch bigint, p_read jsonb)
+  returns uuid
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+declare
+  s schedule;
+  v_slot timestamptz := p_read ->> 'slot';
+  v_job uuid := uuid_v7();
+begin
+  perform assert_leader(p_leader, p_epoch);
+  select * into s from schedule where name = p_read ->> 'name' for update;
+  -- the schedule was changed since it was read: the next sweep plans it anew
+  if not found or s.paused or s.cron <> p_read ->> 'cron' or s.timezone <> p_read ->> 'timezone' then
+    return null;
+  end if;
+  update schedule set next_slot = (p_read ->> 'next')::timestamptz, last_slot = coalesce(v_slot, last_slot) where name = s.name;
+  if v_slot is null then
+    return null;
+  end if;
+  insert into schedule_slot (schedule, slot, job) values (s.name, v_slot, v_job) on conflict do nothing;
+  if not found then
+    return null;
+  end if;
+  perform enqueue_scheduled(s.name, v_job);
+  delete from schedule_slot where schedule = s.name and slot < v_slot - interval '7 days';
+  return v_job;
+end
+$$;
+
 -- functions/enqueue.sql
 
 -- Refuses stricter isolation levels than READ COMMITTED. Several functions decide by rows that other sessions
@@ -5057,58 +5109,6 @@ create function has_leader() returns boolean
   set search_path from current
 as $$
   select exists (select from scheduler_lease l where l.leader is not null and l.expires > clock_timestamp())
-$$;
-
--- functions/scheduler/schedule.sql
-
--- Enqueues the job of a schedule as p_job, and returns its id; null: there is no such schedule. Runs with the
--- caller's rights: an operator may insert jobs anyway.
-create function enqueue_scheduled(p_name text, p_job uuid default uuid_v7()) returns uuid
-  language sql volatile
-  set search_path from current
-as $$
-  insert into queue (id, queue, task, key, priority, attributes, timeout, max_tries, max_crashes, retry, payload, payload_version)
-  select p_job, coalesce(s.options ->> 'queue', 'default'), s.task, coalesce(s.options ->> 'key', ''),
-         coalesce((s.options ->> 'priority')::integer, 0), coalesce(nullif(s.options -> 'attributes', 'null'), '{}'),
-         (s.options ->> 'timeoutMs')::float8 * interval '1 millisecond', coalesce((s.options ->> 'maxTries')::smallint, 20),
-         coalesce((s.options ->> 'maxCrashes')::smallint, 3), nullif(s.options -> 'retry', 'null'), s.payload,
-         coalesce((s.options ->> 'payloadVersion')::integer, 1)
-  from schedule s where s.name = p_name
-  returning id
-$$;
-
--- Turns a cron slot into one job, however many leaders try and however often, and stores the next slot with
--- it. Returns the job's id; null: none was made. p_read, as one JSON object: name, cron and timezone of the
--- schedule as they were read; next: its next slot; slot: the due slot, absent if only the next one is to be
--- stored.
-create function fire_schedule(p_leader text, p_epoch bigint, p_read jsonb)
-  returns uuid
-  language plpgsql volatile security definer
-  set search_path from current
-as $$
-declare
-  s schedule;
-  v_slot timestamptz := p_read ->> 'slot';
-  v_job uuid := uuid_v7();
-begin
-  perform assert_leader(p_leader, p_epoch);
-  select * into s from schedule where name = p_read ->> 'name' for update;
-  -- the schedule was changed since it was read: the next sweep plans it anew
-  if not found or s.paused or s.cron <> p_read ->> 'cron' or s.timezone <> p_read ->> 'timezone' then
-    return null;
-  end if;
-  update schedule set next_slot = (p_read ->> 'next')::timestamptz, last_slot = coalesce(v_slot, last_slot) where name = s.name;
-  if v_slot is null then
-    return null;
-  end if;
-  insert into schedule_slot (schedule, slot, job) values (s.name, v_slot, v_job) on conflict do nothing;
-  if not found then
-    return null;
-  end if;
-  perform enqueue_scheduled(s.name, v_job);
-  delete from schedule_slot where schedule = s.name and slot < v_slot - interval '7 days';
-  return v_job;
-end
 $$;
 
 -- functions/scheduler/tick.sql
