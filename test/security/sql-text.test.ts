@@ -46,12 +46,12 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     columns: 'columns, a constant',
     documents: 'one of two lists of columns in the code',
   },
-  'postgres/src/statements/flow/durable.ts': {
+  'postgres/src/calls/flow/durable.ts': {
     'job.toLowerCase()': 'in a text that is hashed',
     name: 'in a text that is hashed',
   },
-  'postgres/src/statements/installation/identity.ts': { routesMax: 'a constant number' },
-  'postgres/src/statements/installation/moves.ts': {
+  'postgres/src/calls/installation/identity.ts': { routesMax: 'a constant number' },
+  'postgres/src/calls/installation/moves.ts': {
     name: 'one of the names in the code',
     type: 'one of the types in the code',
     'index + 1': 'the number of a parameter',
@@ -122,7 +122,7 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "snapshot.application || 'no application name'": 'a message to people',
     'Math.round((snapshot.ageMs ?? 0) / 1_000)': 'a message to people',
   },
-  'postgres/src/statements/dispatch.ts': {
+  'postgres/src/calls/dispatch.ts': {
     "values.join(',')": 'the text of an array, which is a parameter',
   },
   'postgres/src/connection/session-defaults.ts': {
@@ -131,8 +131,8 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     consequence: 'in a message, a constant',
     "setting === 'default_transaction_read_only' ? 'off' : \"'read committed'\"": 'in a message, a constant',
   },
-  'postgres/src/statements/claim.ts': { columns: 'names of columns, a constant' },
-  'postgres/src/statements/batches.ts': {
+  'postgres/src/calls/claim.ts': { columns: 'names of columns, a constant' },
+  'postgres/src/calls/batches.ts': {
     'row.position': 'a number, in a parameter',
     'row.token': 'in a parameter, the text of an array: drawn by this node',
     'row.busyMs.length': 'a number, in a parameter',
@@ -143,7 +143,7 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     'sizes.slice(1)': 'a parameter, made of numbers',
     'busy.slice(1)': 'a parameter, made of numbers',
   },
-  'postgres/src/statements/settle.ts': {
+  'postgres/src/calls/settle.ts': {
     also: 'one of the constants beside it',
     'sourceOf(impatient)': 'a constant, or none',
     "impatient ? \"patience.ms = ''\" : 'false'": 'one of two constants',
@@ -181,14 +181,14 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     'row.finished_us': 'a cursor, which is a parameter later',
     'row.id': 'a cursor, which is a parameter later',
   },
-  'postgres/src/statements/enqueue/enqueue-columns.ts': {
+  'postgres/src/calls/enqueue/enqueue-columns.ts': {
     'row.timeoutMs': 'the text of an interval, which COPY reads as data',
     "source('at')": 'the name of a column, or $1, $2, …',
     "source('delay')": 'the name of a column, or $1, $2, …',
     "source('timeout')": 'the name of a column, or $1, $2, …',
   },
-  'postgres/src/statements/enqueue/enqueue-copy.ts': { names: 'of columns, constants' },
-  'postgres/src/statements/enqueue/enqueue.ts': {
+  'postgres/src/calls/enqueue/enqueue-copy.ts': { names: 'of columns, constants' },
+  'postgres/src/calls/enqueue/enqueue.ts': {
     "versions === undefined ? '' : ' @'": 'in the key of a cache: one of two constants',
     'values.push(list)': 'the number of a parameter',
     "given.join(', ')": 'parameters, by their numbers',
@@ -217,13 +217,13 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     'values.push(first)': 'the number of a parameter',
     "values.push(texts.join('\\n'))": 'the number of a parameter',
   },
-  'postgres/src/statements/enqueue/job-json.ts': {
+  'postgres/src/calls/enqueue/job-json.ts': {
     'fields.slice(0, -1)': 'JSON of a parameter',
     'row.payload': 'JSON of a parameter',
     "rows.map((row) => jobJson(row)).join(',')": 'JSON of a parameter',
   },
-  'postgres/src/statements/flow/results.ts': { lockMs: 'a number of our own' },
-  'postgres/src/statements/flow/start.ts': {
+  'postgres/src/calls/flow/results.ts': { lockMs: 'a number of our own' },
+  'postgres/src/calls/flow/start.ts': {
     home: 'a call of at_home with $1, $2, …, made of the schema’s name',
     'fields.slice(0, -1)': 'JSON of a parameter',
     "row.steps.map(stepJson).join(',')": 'JSON of a parameter',
@@ -275,7 +275,7 @@ describe('no statement is made of values', () => {
   });
 
   test('a mere fragment is caught where statements are written', () => {
-    const file = 'packages/postgres/src/statements/seeded.ts';
+    const file = 'packages/postgres/src/calls/seeded.ts';
     expect(splicedInText(file, 'const part = `and q.key = ${key}`')).toEqual([{ file, expression: 'key' }]);
     expect(splicedInText(file, 'throw new Error(`no answer for ${id}`)')).toEqual([]);
     expect(splicedInText(file, 'const part = sql`and q.key = ${key}`')).toEqual([]);

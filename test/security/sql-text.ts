@@ -20,7 +20,7 @@ type Node = Readonly<Record<string, unknown>> & {
 const words =
   /\b(?:select\s|insert into\s|update\s+\S+\s+set|delete from\s|listen\s|notify\s|(?:create|alter|drop)\s+(?:table|schema|role|user|index|view|function|database)\b|truncate\s|grant\s|revoke\s|set local\s|where\s|lateral\s|order by\s|values\s*[(§]|union all\b)/;
 /** Files whose texts are SQL, except for messages: here a fragment counts even without any of these words. */
-const sqlFiles = /^packages\/postgres\/src\/(?:statements|reads|operator)\//;
+const sqlFiles = /^packages\/postgres\/src\/(?:calls|reads|operator)\//;
 /** Files with texts for people. A text that contains one of the words above still counts. */
 const messageFiles =
   /^packages\/postgres\/src\/(?:operator\/(?:explain\/(?:reasons|estimate|flow-waits)|status)|cron\/slots)\.ts$/;

@@ -82,7 +82,7 @@ export const bugs: readonly Bug[] = [
     scenario: 'failed',
     finds: 'invariant_broken',
     module: {
-      module: '/statements/settle.ts',
+      module: '/calls/settle.ts',
       edits: [
         {
           from: 'if (settlements.length === 0) return new Map();',
@@ -104,7 +104,7 @@ export const bugs: readonly Bug[] = [
     scenario: 'slow clock',
     finds: 'unexplained_duplicates',
     module: {
-      module: '/statements/claim.ts',
+      module: '/calls/claim.ts',
       edits: [
         {
           from: '  return mended(await target.query<ClaimRow>(text, valuesOf(input)), input.token);',
@@ -202,7 +202,7 @@ export const bugs: readonly Bug[] = [
     scenario: 'half a batch',
     finds: 'limit_exceeded',
     module: {
-      module: '/statements/dispatch.ts',
+      module: '/calls/dispatch.ts',
       edits: [
         {
           from: 'export async function dispatch(target: Target, input: DispatchInput)',

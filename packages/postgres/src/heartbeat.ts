@@ -4,6 +4,6 @@
  */
 export type { Lone, LoneOptions } from './connection/single-connection.ts';
 export { openLone } from './connection/single-connection.ts';
-export type { Lease } from './statements/lease.ts';
-export type { Heartbeat, HeartbeatInput } from './statements/node.ts';
-export { heartbeatNode } from './statements/node.ts';
+export type { Lease } from './calls/lease.ts';
+export type { Heartbeat, HeartbeatInput } from './calls/node.ts';
+export { heartbeatNode } from './calls/node.ts';

@@ -23,8 +23,8 @@ export type { StepWait, WaitingStep } from './operator/explain/flow-waits.ts';
 export type { FlowExplanation, FlowRetry, FlowsOperator } from './operator/flows.ts';
 export type { InstallationOperator } from './operator/installation.ts';
 export type { PartOf, SharedLimitsOperator } from './operator/shared-limits.ts';
-export type { SharedLimit, SharedPart } from './statements/installation/shared-limits.ts';
-export type { InstallationIdentity } from './statements/installation/identity.ts';
+export type { SharedLimit, SharedPart } from './calls/installation/shared-limits.ts';
+export type { InstallationIdentity } from './calls/installation/identity.ts';
 export type { CancelAllOptions, CancelledJobs, JobCount, UnfinishedFilter } from './operator/cancel-all.ts';
 export type { JobsOperator, Verdicts, WaitOptions } from './operator/jobs.ts';
 export type { Actor } from './dashboard/audit.ts';
@@ -59,8 +59,8 @@ export type { ScheduleInfo } from './reads/schedules.ts';
 export type { HotTable } from './reads/tables.ts';
 export type { LeaderInfo, OldestSnapshot, UnservedJobs } from './reads/system.ts';
 export type { PeekedJob, ScanOptions, WaitingJob } from './reads/waiting.ts';
-export type { NodeReset } from './statements/node.ts';
-export type { Amendment } from './statements/operate.ts';
+export type { NodeReset } from './calls/node.ts';
+export type { Amendment } from './calls/operate.ts';
 export type {
   RecentDispatches,
   LeaderAnswer,
@@ -69,6 +69,6 @@ export type {
   ReportedPolicy,
   SchedulerReport,
   WaitingFacts,
-} from './statements/report.ts';
+} from './calls/report.ts';
 export type { StopOnSignals, Stoppable } from './process/stop-on-signals.ts';
 export { stopOnSignals } from './process/stop-on-signals.ts';

@@ -31,8 +31,8 @@ export {
 } from './installations/installations.ts';
 export { audited } from './dashboard/audit.ts';
 export { operatorOf } from './operator/operator.ts';
-export type { Route } from './statements/installation/identity.ts';
-export { readIdentity, readRoute, readRoutes, setRoute } from './statements/installation/identity.ts';
+export type { Route } from './calls/installation/identity.ts';
+export { readIdentity, readRoute, readRoutes, setRoute } from './calls/installation/identity.ts';
 export type {
   KeyCount,
   KeyMove,
@@ -42,7 +42,7 @@ export type {
   OpenMove,
   Received,
   Slice,
-} from './statements/installation/moves.ts';
+} from './calls/installation/moves.ts';
 export {
   claimMove,
   countKey,
@@ -58,11 +58,11 @@ export {
   openKey,
   readMoves,
   receiveJobs,
-} from './statements/installation/moves.ts';
+} from './calls/installation/moves.ts';
 export { aLimitName, textOf } from './operator/shared-limits.ts';
-export type { LeasedPart, LeaseRequest } from './statements/installation/shared-limits.ts';
-export { leaseLimit, readLeading, readSharedLimits } from './statements/installation/shared-limits.ts';
-export { shareUses } from './statements/installation/shared-uses.ts';
+export type { LeasedPart, LeaseRequest } from './calls/installation/shared-limits.ts';
+export { leaseLimit, readLeading, readSharedLimits } from './calls/installation/shared-limits.ts';
+export { shareUses } from './calls/installation/shared-uses.ts';
 export type { Remedies } from './operator/explain/reasons.ts';
 export { keyText, rateText, reasonText } from './operator/explain/reasons.ts';
 export type { ShareOptions } from './operator/share.ts';
@@ -90,49 +90,49 @@ export { peekJobs, queueLength, scanJobs } from './reads/waiting.ts';
 export type * from './connection/tables.ts';
 export { latestSlot, nextSlot, scheduleProblems } from './calendar/slots.ts';
 export { checkSchemaName, checkSchemaVersion, defaultSchema, schemaVersion } from './connection/schema.ts';
-export type { ClaimInput } from './statements/claim.ts';
-export { claim, claimUnread, readLeased } from './statements/claim.ts';
-export type { ClaimedRow, ClaimedRows, ClaimRowsInput } from './statements/claim-rows.ts';
-export { claimRows } from './statements/claim-rows.ts';
-export type { EndedRow, RowLease } from './statements/batches.ts';
-export { releaseRows, settleRows, takeApart, takeOut, tellRuns } from './statements/batches.ts';
-export type { Dispatched, DispatchInput, Supposition } from './statements/dispatch.ts';
-export { dispatch, loadPolicyState, setFeed, takeBack } from './statements/dispatch.ts';
-export type { EnqueueInput, KeyVersions } from './statements/enqueue/enqueue.ts';
-export { enqueueAndHint, enqueueJobs } from './statements/enqueue/enqueue.ts';
-export { columnsToCopy, copyJobs } from './statements/enqueue/enqueue-copy.ts';
-export type { FlowStarted, FlowState, SignalInFlow } from './statements/flow/start.ts';
-export { signalFlow, startFlow } from './statements/flow/start.ts';
-export type { AdvanceInput, FlowsAdvanced } from './statements/flow/advance.ts';
-export { advanceFlows, stopJobs, trimFlows } from './statements/flow/advance.ts';
-export type { Suspension } from './statements/flow/durable.ts';
-export { readClock, readWaitedPage, signalFlowId, signalJob, suspendJob } from './statements/flow/durable.ts';
-export type { EndInStep, NeededStep, PageOfEnds, PagePlace } from './statements/flow/results.ts';
-export { addJobs, fanOut, readNeedPage, readNeeds } from './statements/flow/results.ts';
-export { makeId } from './statements/enqueue/job-id.ts';
-export { jobsJson } from './statements/enqueue/job-json.ts';
-export type { FlowRetried } from './statements/flow/operate.ts';
-export { cancelFlow, retryFlow } from './statements/flow/operate.ts';
-export type { HealthReading } from './statements/health.ts';
-export { readHealth } from './statements/health.ts';
-export type { Leadership } from './statements/lead.ts';
-export type { Watched } from './statements/lead.ts';
-export { lead, resign, watchLeader } from './statements/lead.ts';
-export type { Lease } from './statements/lease.ts';
-export { extend, reap, release, reportProgress, reportProgressOfAll } from './statements/lease.ts';
-export { crashJob, saveCheckpoint } from './statements/long-jobs.ts';
-export type { Heartbeat, NodeRegistered, NodeRegistration } from './statements/node.ts';
-export { heartbeatNode, heldLeases, leaveNode, registerNode, resetNode } from './statements/node.ts';
-export { amend, cancel, erase, redrive } from './statements/operate.ts';
-export type { DeathError, JobEnd } from './statements/results.ts';
-export { lostText } from './statements/results.ts';
+export type { ClaimInput } from './calls/claim.ts';
+export { claim, claimUnread, readLeased } from './calls/claim.ts';
+export type { ClaimedRow, ClaimedRows, ClaimRowsInput } from './calls/claim-rows.ts';
+export { claimRows } from './calls/claim-rows.ts';
+export type { EndedRow, RowLease } from './calls/batches.ts';
+export { releaseRows, settleRows, takeApart, takeOut, tellRuns } from './calls/batches.ts';
+export type { Dispatched, DispatchInput, Supposition } from './calls/dispatch.ts';
+export { dispatch, loadPolicyState, setFeed, takeBack } from './calls/dispatch.ts';
+export type { EnqueueInput, KeyVersions } from './calls/enqueue/enqueue.ts';
+export { enqueueAndHint, enqueueJobs } from './calls/enqueue/enqueue.ts';
+export { columnsToCopy, copyJobs } from './calls/enqueue/enqueue-copy.ts';
+export type { FlowStarted, FlowState, SignalInFlow } from './calls/flow/start.ts';
+export { signalFlow, startFlow } from './calls/flow/start.ts';
+export type { AdvanceInput, FlowsAdvanced } from './calls/flow/advance.ts';
+export { advanceFlows, stopJobs, trimFlows } from './calls/flow/advance.ts';
+export type { Suspension } from './calls/flow/durable.ts';
+export { readClock, readWaitedPage, signalFlowId, signalJob, suspendJob } from './calls/flow/durable.ts';
+export type { EndInStep, NeededStep, PageOfEnds, PagePlace } from './calls/flow/results.ts';
+export { addJobs, fanOut, readNeedPage, readNeeds } from './calls/flow/results.ts';
+export { makeId } from './calls/enqueue/job-id.ts';
+export { jobsJson } from './calls/enqueue/job-json.ts';
+export type { FlowRetried } from './calls/flow/operate.ts';
+export { cancelFlow, retryFlow } from './calls/flow/operate.ts';
+export type { HealthReading } from './calls/health.ts';
+export { readHealth } from './calls/health.ts';
+export type { Leadership } from './calls/lead.ts';
+export type { Watched } from './calls/lead.ts';
+export { lead, resign, watchLeader } from './calls/lead.ts';
+export type { Lease } from './calls/lease.ts';
+export { extend, reap, release, reportProgress, reportProgressOfAll } from './calls/lease.ts';
+export { crashJob, saveCheckpoint } from './calls/long-jobs.ts';
+export type { Heartbeat, NodeRegistered, NodeRegistration } from './calls/node.ts';
+export { heartbeatNode, heldLeases, leaveNode, registerNode, resetNode } from './calls/node.ts';
+export { amend, cancel, erase, redrive } from './calls/operate.ts';
+export type { DeathError, JobEnd } from './calls/results.ts';
+export { lostText } from './calls/results.ts';
 export type { Waited } from './results/waits.ts';
 export type { HearingParts } from './results/hinted-waits.ts';
 export { createWaits } from './results/waits.ts';
 export { openedEnd } from './codec/opened-jobs.ts';
 export { createFlowWaits, createResultWaits } from './results/ends.ts';
-export { releaseClaim } from './statements/release-claim.ts';
-export type { OpenExplain } from './statements/report.ts';
+export { releaseClaim } from './calls/release-claim.ts';
+export type { OpenExplain } from './calls/report.ts';
 export {
   answerExplain,
   questionsMax,
@@ -140,12 +140,12 @@ export {
   readReportedPolicy,
   readWaitingJob,
   writeReport,
-} from './statements/report.ts';
-export type { SettleRequest, SettleVerdict } from './statements/settle.ts';
-export { settle, settleAndHint, settleWithin, unlockedJobs } from './statements/settle.ts';
-export type { DueSchedule } from './statements/schedules.ts';
-export { dueSchedules, fireSchedule } from './statements/schedules.ts';
-export type { Leader, MissingNodes } from './statements/sweeps.ts';
+} from './calls/report.ts';
+export type { SettleRequest, SettleVerdict } from './calls/settle.ts';
+export { settle, settleAndHint, settleWithin, unlockedJobs } from './calls/settle.ts';
+export type { DueSchedule } from './calls/schedules.ts';
+export { dueSchedules, fireSchedule } from './calls/schedules.ts';
+export type { Leader, MissingNodes } from './calls/sweeps.ts';
 export {
   countActivity,
   expire,
@@ -156,7 +156,7 @@ export {
   trimHistory,
   nextLossMs,
   promote,
-} from './statements/sweeps.ts';
+} from './calls/sweeps.ts';
 export type { Target } from './connection/target.ts';
 export type {
   ItemFacts,
@@ -171,7 +171,7 @@ export type {
   TickInput,
   TickRead,
   TickState,
-} from './statements/tick.ts';
+} from './calls/tick.ts';
 export {
   countBehind,
   firstWaiting,
@@ -180,4 +180,4 @@ export {
   readTick,
   readTickState,
   settledMax,
-} from './statements/tick.ts';
+} from './calls/tick.ts';

@@ -2,7 +2,7 @@ import type { Codec } from '@pgqueue/core';
 import { opened, openedError, placeOf } from '@pgqueue/core/internal';
 import type { DeadJob } from '../reads/dead.ts';
 import type { JobDetails, JobSummary } from '../reads/jobs.ts';
-import type { JobEnd } from '../statements/results.ts';
+import type { JobEnd } from '../calls/results.ts';
 
 /**
  * Decodes the last error and the progress of a job in a list. A value that can't be decoded stays as it is stored, and names its

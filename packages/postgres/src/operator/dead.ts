@@ -16,7 +16,7 @@ import type { Database } from '../connection/database.ts';
 import type { DeadFilter, DeadJob, DeadListOptions } from '../reads/dead.ts';
 import { countDead, listDead, nextDead } from '../reads/dead.ts';
 import type { Page } from '../reads/page.ts';
-import { redrive } from '../statements/operate.ts';
+import { redrive } from '../calls/operate.ts';
 import { checkIds } from './jobs.ts';
 import { wakeSchedulers } from './wake.ts';
 

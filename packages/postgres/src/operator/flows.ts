@@ -27,8 +27,8 @@ import {
 import type { Page } from '../reads/page.ts';
 import { badCursor, checkLimit } from '../reads/page.ts';
 import { readLeader } from '../reads/system.ts';
-import { cancelFlow, retryFlow } from '../statements/flow/operate.ts';
-import { signalFlow } from '../statements/flow/start.ts';
+import { cancelFlow, retryFlow } from '../calls/flow/operate.ts';
+import { signalFlow } from '../calls/flow/start.ts';
 import type { WaitingStep } from './explain/flow-waits.ts';
 import { waitingSteps } from './explain/flow-waits.ts';
 import { wakeSchedulers } from './wake.ts';

@@ -3,8 +3,8 @@ import type { Shape } from '@pgqueue/core/internal';
 import { aNumber, optionProblems, throwProblems } from '@pgqueue/core/internal';
 import type { Database } from '../connection/database.ts';
 import { sqlState } from '../connection/pg-errors.ts';
-import type { InstallationIdentity } from '../statements/installation/identity.ts';
-import { initInstallation, readIdentity } from '../statements/installation/identity.ts';
+import type { InstallationIdentity } from '../calls/installation/identity.ts';
+import { initInstallation, readIdentity } from '../calls/installation/identity.ts';
 
 /** Identity of this installation among several. */
 export interface InstallationOperator {

@@ -8,7 +8,7 @@ import type { Page } from '../reads/page.ts';
 import type { RecordedJob } from '../reads/recorded.ts';
 import type { RecordedOptions } from '../reads/recorded.ts';
 import type { ScheduleInfo } from '../reads/schedules.ts';
-import type { NodeReset } from '../statements/node.ts';
+import type { NodeReset } from '../calls/node.ts';
 import type { DeadOperator } from './dead.ts';
 import type { Diagnosis } from './doctor/doctor.ts';
 import type { JobExplanation } from './explain/explain.ts';

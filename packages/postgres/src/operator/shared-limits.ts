@@ -3,8 +3,8 @@ import type { Rule, Shape } from '@pgqueue/core/internal';
 import { aNumber, aText, optionProblems, throwProblems, valueProblems } from '@pgqueue/core/internal';
 import type { Database } from '../connection/database.ts';
 import { sqlState } from '../connection/pg-errors.ts';
-import type { SharedLimit } from '../statements/installation/shared-limits.ts';
-import { forfeitPart, readSharedLimits, removeLimit } from '../statements/installation/shared-limits.ts';
+import type { SharedLimit } from '../calls/installation/shared-limits.ts';
+import { forfeitPart, readSharedLimits, removeLimit } from '../calls/installation/shared-limits.ts';
 
 /** Part of an installation in a shared limit. */
 export interface PartOf {

@@ -11,7 +11,7 @@ import type { LeaderInfo, OldestSnapshot, UnservedJobs } from '../reads/system.t
 import { readLeader, readOldestSnapshot, readSchemaVersion, readUnserved } from '../reads/system.ts';
 import type { HotTable } from '../reads/tables.ts';
 import { readHotTables } from '../reads/tables.ts';
-import type { ReportedFault, ReportedUnreadable } from '../statements/report.ts';
+import type { ReportedFault, ReportedUnreadable } from '../calls/report.ts';
 
 /** A condition that keeps jobs from running, or the database from being cleaned up. */
 export type Warning =

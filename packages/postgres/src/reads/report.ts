@@ -1,5 +1,5 @@
 import type { Database } from '../connection/database.ts';
-import type { SchedulerReport } from '../statements/report.ts';
+import type { SchedulerReport } from '../calls/report.ts';
 
 /** Last report of a leader. */
 export interface StoredReport extends SchedulerReport {

@@ -1,8 +1,8 @@
 import { terminalStatuses } from '@pgqueue/core/internal';
-import type { JobEnd } from '../statements/results.ts';
-import { jobResults } from '../statements/results.ts';
-import type { FlowState } from '../statements/flow/start.ts';
-import { readFlowStates } from '../statements/flow/start.ts';
+import type { JobEnd } from '../calls/results.ts';
+import { jobResults } from '../calls/results.ts';
+import type { FlowState } from '../calls/flow/start.ts';
+import { readFlowStates } from '../calls/flow/start.ts';
 import type { HearingParts, HintedWaits } from './hinted-waits.ts';
 import { createHintedWaits } from './hinted-waits.ts';
 import type { WaitsParts } from './waits.ts';

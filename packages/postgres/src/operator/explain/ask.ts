@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Database } from '../../connection/database.ts';
 import { sqlState } from '../../connection/pg-errors.ts';
-import type { LeaderAnswer } from '../../statements/report.ts';
+import type { LeaderAnswer } from '../../calls/report.ts';
 
 /** Longest wait for the leader's answer, in milliseconds. */
 export const answerWithinMs = 2_000;

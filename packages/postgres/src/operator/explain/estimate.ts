@@ -1,6 +1,6 @@
 import { neverMs } from '@pgqueue/core';
 import type { Hold } from '@pgqueue/core';
-import type { RecentDispatches } from '../../statements/report.ts';
+import type { RecentDispatches } from '../../calls/report.ts';
 
 /** Estimated start of a waiting job, with the evidence. Nothing is promised. */
 export interface Estimate {

@@ -7,7 +7,7 @@ import type { FlowDetails } from '../../reads/flows.ts';
 import { readFlow } from '../../reads/flows.ts';
 import type { JobSummary } from '../../reads/jobs.ts';
 import { readSummary } from '../../reads/jobs.ts';
-import type { LeaderAnswer } from '../../statements/report.ts';
+import type { LeaderAnswer } from '../../calls/report.ts';
 import type { Estimate } from './estimate.ts';
 import { estimateStart } from './estimate.ts';
 import { waitingSteps } from './flow-waits.ts';
