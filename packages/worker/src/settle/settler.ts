@@ -12,7 +12,8 @@ import { createSender } from './sender.ts';
 /**
  * Settles attempts, many with one statement: attempts that end while a statement is under way go with the
  * next. While the database cannot be reached, they wait in memory. A job that another transaction has locked
- * waits as well, and holds up no other.
+ * waits as well, and holds up no other. The database refuses those of a stale holder, by the lease's token
+ * (settle.sql).
  */
 export interface Settler {
   /**
