@@ -105,14 +105,15 @@ async function disaster({ pool, operator, producer, heard, schedulers, workers }
     throw new Error('an actor is missing');
 
   const run = await producer.start(importCatalogue);
-  await until(
-    'the worker that will freeze to be busy',
-    120,
-    async () => (await leasesOf(pool, frozen.name)).length > 0,
-  );
-  frozen.process.kill('SIGSTOP');
+  const late: Lease[] = [];
+  await until('a worker to be frozen amid its jobs', 120, async () => {
+    frozen.process.kill('SIGSTOP');
+    late.push(...(await leasesOf(pool, frozen.name)));
+    if (late.length === 0) frozen.process.kill('SIGCONT');
+    return late.length > 0;
+  });
   killed.process.kill('SIGKILL');
-  const late = [...(await leasesOf(pool, frozen.name)), ...(await leasesOf(pool, killed.name))];
+  late.push(...(await leasesOf(pool, killed.name)));
   const atFrozen = await operator.nodes.reset(frozen.name);
   const atKilled = await operator.nodes.reset(killed.name);
   console.log(
