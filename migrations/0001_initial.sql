@@ -1535,9 +1535,9 @@ begin
   if not v_named then
     -- ids are given now: a release that a crash undid, after its jobs had begun, is done again with the same ids
     p_jobs := array(
-      select case when jsonb_array_length(s.jobs) = 0 then s.jobs
-                  else (select jsonb_agg(case when j.job ->> 'id' is null then j.job || jsonb_build_object('id', uuid_v7()) else j.job end order by j.n)
-                        from jsonb_array_elements(s.jobs) with ordinality as j (job, n)) end
+      select coalesce((
+        select jsonb_agg(case when j.job ->> 'id' is null then j.job || jsonb_build_object('id', uuid_v7()) else j.job end order by j.n)
+        from jsonb_array_elements(s.jobs) with ordinality as j (job, n)), '[]')
       from unnest(p_jobs) with ordinality as s (jobs, n) order by s.n);
   end if;
   insert into flow_job (flow, step, n, jobs)
@@ -2243,8 +2243,8 @@ begin
     group by l.flow, l.step
   ),
   counted as materialized (
-    select s.flow, s.step, s.kind, s.due, s.ended is null and s.state = 'open' as open, l.added as grown, s.added + l.added as added, c.done, c.failed, c.other,
-           s.stop or (s.ended is null and s.state = 'open' and c.failed >= s.stop_after) is true as stop,
+    select s.flow, s.step, s.kind, s.due, s.state = 'open' as open, l.added as grown, s.added + l.added as added, c.done, c.failed, c.other,
+           s.stop or (s.state = 'open' and c.failed >= s.stop_after) is true as stop,
            (l.added, l.done, l.failed, l.other) <> (0, 0, 0, 0) as changed
     from looked l join flow_step s on s.flow = l.flow and s.step = l.step
     cross join lateral (

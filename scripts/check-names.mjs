@@ -1,5 +1,5 @@
-// Keeps names that say something: no file or folder of a package is called by a word that fits any file, and no type of the engine's packages
-// has two meanings; and no SQL function is called with more than six arguments that have no name.
+// Keeps names that say something: no file or folder of a package is called by a word that fits any file, no type of the
+// engine's packages has two meanings, and no SQL function is called with more than six arguments that have no name.
 import { existsSync, readFileSync, readdirSync } from 'node:fs';
 import { join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';

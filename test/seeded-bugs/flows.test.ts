@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { emptying } from '../support/empty.ts';
+import { emptying, flowTables } from '../support/empty.ts';
 import { openGround } from '../integration/sql/support.ts';
 import type { FlowBug } from './flow-bugs.ts';
 import { flowBugs } from './flow-bugs.ts';
@@ -10,7 +10,7 @@ async function verdictOn({ scenario, before, sql }: FlowBug, makes: boolean): Pr
   const ground = await openGround();
   try {
     await ground.reset();
-    await ground.sql(emptying(['flow_tally', 'flow_result', 'flow_job', 'flow_step', 'flow']));
+    await ground.sql(emptying(flowTables));
     if (makes && before !== undefined) await ground.sql(before);
     if (makes) await seed(ground.database, sql);
     return await scenario(ground);

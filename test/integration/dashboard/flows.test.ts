@@ -10,6 +10,7 @@ import type {
   Overview,
 } from '@pgqueue/dashboard';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { flowTables, jobTables } from '../../support/empty.ts';
 import type { Browser, DashboardBench } from './support.ts';
 import { browse, openDashboardBench } from './support.ts';
 
@@ -30,10 +31,7 @@ beforeAll(async () => {
   };
 });
 beforeEach(async () => {
-  const tables = ['work_queue', 'queue', 'history', 'dead_letter', 'node', 'audit', 'flow', 'flow_step'];
-  for (const table of [...tables, 'flow_job', 'flow_tally', 'flow_result']) {
-    await bench.sql(`delete from $schema.${table}`);
-  }
+  for (const table of [...jobTables, 'audit', ...flowTables]) await bench.sql(`delete from $schema.${table}`);
 });
 afterAll(() => bench.close());
 

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { advanceFlows } from '@pgqueue/postgres/internal';
 import { beforeEach, expect, test } from 'vitest';
 import { opened } from '../../support/database.ts';
-import { emptying } from '../../support/empty.ts';
+import { emptying, flowTables } from '../../support/empty.ts';
 import type { Member } from '../sql/support.ts';
 import { openGround } from '../sql/support.ts';
 
@@ -11,7 +11,7 @@ let node: Member;
 
 beforeEach(async () => {
   await ground.reset();
-  await ground.sql(emptying(['flow_tally', 'flow_result', 'flow_job', 'flow_step', 'flow']));
+  await ground.sql(emptying(flowTables));
   node = await ground.node();
 });
 

@@ -11,6 +11,7 @@ import { beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { startCutProxy } from '../../support/cut-proxy.ts';
 import { useDatabase } from '../../support/database.ts';
+import { emptying, flowTables } from '../../support/empty.ts';
 import { until } from '../../support/until.ts';
 
 const fetchPage = defineTask({ name: 'fetch-page', payload: z.object({ url: z.string() }) });
@@ -30,8 +31,7 @@ const { database, sql, reset } = own;
 
 beforeEach(async () => {
   await reset();
-  for (const table of ['flow', 'flow_step', 'flow_job', 'flow_tally', 'flow_result'])
-    await sql(`delete from pgqueue.${table}`);
+  await sql(emptying(flowTables));
 });
 
 async function withProducer(

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { opened } from '../../support/database.ts';
+import { emptying, flowTables } from '../../support/empty.ts';
 import type { Ground, Member } from '../sql/support.ts';
 import { openGround } from '../sql/support.ts';
 import type { Pick } from './flows-acts.ts';
@@ -105,10 +106,6 @@ const all = [
   'stop',
 ];
 
-const empty = ['flow', 'flow_step', 'flow_job', 'flow_tally', 'flow_result'].map(
-  (table) => `delete from pgqueue.${table};`,
-);
-
 test('every step and job of a flow is where the model says, after any sequence of steps', async () => {
   const numbers = fc.array(fc.nat(59), { minLength: 12, maxLength: 24 });
   const steps = names.flatMap((name) =>
@@ -119,7 +116,7 @@ test('every step and job of a flow is where the model says, after any sequence o
     async (sequence) => {
       trail.length = 0;
       await ground.reset();
-      await ground.sql(`do $$ begin ${empty.join(' ')} end $$`);
+      await ground.sql(emptying(flowTables));
       node = await ground.node();
       await fc.asyncModelRun(() => ({ model: { flows: [] }, real: ground }), sequence);
     },

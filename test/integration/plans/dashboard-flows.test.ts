@@ -12,7 +12,7 @@ import type { Database } from '@pgqueue/postgres';
 import pg from 'pg';
 import { expect, test } from 'vitest';
 import { createTestDatabase } from '../../support/database.ts';
-import { flowTables, states } from './flow-states.ts';
+import { readTables, states } from './flow-states.ts';
 import { openExplainedPool, planProblems } from './support.ts';
 
 const page = { limit: 50, walkMax: 5_000 };
@@ -46,7 +46,7 @@ test.each(Object.keys(states).filter((state) => state !== 'empty'))(
     const test = await createTestDatabase();
     const helper = new pg.Client({ connectionString: test.url });
     await helper.connect();
-    for (const table of flowTables)
+    for (const table of readTables)
       await helper.query(`alter table pgqueue.${table} set (autovacuum_enabled = false)`);
     await states[state]?.(helper);
     const { rows } = await helper.query<{ id: string }>(

@@ -1,10 +1,11 @@
 import type pg from 'pg';
+import { flowTables } from '../../support/empty.ts';
 
 /** Tables that statements of flows read. */
-export const flowTables = ['flow', 'flow_step', 'flow_job', 'flow_tally', 'flow_result', 'queue'] as const;
+export const readTables = [...flowTables, 'queue'] as const;
 
 async function vacuum(client: pg.Client): Promise<void> {
-  for (const table of flowTables) await client.query(`vacuum analyze pgqueue.${table}`);
+  for (const table of readTables) await client.query(`vacuum analyze pgqueue.${table}`);
 }
 
 /**

@@ -1,7 +1,7 @@
 import pg from 'pg';
 import { expect, test } from 'vitest';
 import { createTestDatabase } from '../../support/database.ts';
-import { flowTables, states } from './flow-states.ts';
+import { readTables, states } from './flow-states.ts';
 import { openExplained, planProblems } from './support.ts';
 
 const aFlow = `(select coalesce((select id from pgqueue.flow where state = 'open' order by id offset 7 limit 1), gen_random_uuid()))`;
@@ -63,7 +63,7 @@ test.each(Object.keys(states))('statements of flows keep to their indexes: table
   const helper = new pg.Client({ connectionString: database.url });
   await helper.connect();
   try {
-    for (const table of flowTables)
+    for (const table of readTables)
       await helper.query(`alter table pgqueue.${table} set (autovacuum_enabled = false)`);
     await states[state]?.(helper);
     await helper.query(

@@ -117,7 +117,7 @@ test('50 in flight and 100 a second over four installations: used where the load
   // a quarter each would be 0.25 for one and 0.5 for two; the machine may be busy with much else, though not all the time
   for (const kind of ['calls', 'texts'] as const) {
     expect(ofOne[kind]).toBeGreaterThan(0.4);
-    expect(Math.max(ofTwo[kind], changed[kind], healed[kind])).toBeGreaterThan(0.55);
+    expect(Math.max(ofTwo[kind], changed[kind], healed[kind])).toBeGreaterThan(0.6);
     expect(Math.min(ofTwo[kind], changed[kind], healed[kind])).toBeGreaterThan(0.3);
   }
   expect(Math.max(starts.calls, starts.texts)).toBeLessThan(10_000);

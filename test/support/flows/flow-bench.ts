@@ -4,7 +4,7 @@ import type { Producer } from '@pgqueue/producer';
 import { createScheduler } from '@pgqueue/scheduler';
 import type { SchedulerOptions } from '@pgqueue/scheduler';
 import type { WorkerOptions } from '@pgqueue/worker';
-import { emptying } from '../empty.ts';
+import { emptying, flowTables } from '../empty.ts';
 import type { TestWorker, WorkerBench } from '../worker-bench.ts';
 import { openWorkerBench, until } from '../worker-bench.ts';
 
@@ -26,8 +26,6 @@ export interface FlowBench extends Omit<WorkerBench, 'worker' | 'dispatch' | 'pr
 export interface StartOptions extends Partial<WorkerOptions> {
   readonly scheduler?: Partial<SchedulerOptions>;
 }
-
-const flowTables = ['flow_tally', 'flow_result', 'flow_job', 'flow_step', 'flow'] as const;
 
 export async function openFlowBench(): Promise<FlowBench> {
   const bench = await openWorkerBench();

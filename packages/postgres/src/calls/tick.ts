@@ -1,4 +1,4 @@
-import type { Attributes, QueueSeen } from '@pgqueue/core';
+import type { Attributes, JobFacts, QueueSeen } from '@pgqueue/core';
 import type { NodeTasks } from '../connection/tables.ts';
 import type { OpenExplain } from './report.ts';
 import type { Target } from '../connection/target.ts';
@@ -338,21 +338,11 @@ export async function itemsBehind(target: Target, before: number, max: number): 
 }
 
 /** A work item and the facts of its job, for a scheduler that did not write the item itself. */
-export interface ItemFacts extends LaneId {
+export interface ItemFacts extends JobFacts {
   readonly position: number;
   readonly pool: string;
   readonly bundle: string | null;
   readonly dispatchedMs: number | null;
-  readonly id: string;
-  readonly task: string;
-  readonly version: number;
-  readonly priority: number;
-  readonly seq: number;
-  readonly createdMs: number;
-  readonly expiresMs: number | null;
-  readonly attributes: Attributes;
-  readonly tries: number;
-  readonly flow?: string;
 }
 
 /** Reads the facts of the given items that still exist. */

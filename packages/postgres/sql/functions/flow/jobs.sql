@@ -52,9 +52,9 @@ begin
   if not v_named then
     -- ids are given now: a release that a crash undid, after its jobs had begun, is done again with the same ids
     p_jobs := array(
-      select case when jsonb_array_length(s.jobs) = 0 then s.jobs
-                  else (select jsonb_agg(case when j.job ->> 'id' is null then j.job || jsonb_build_object('id', uuid_v7()) else j.job end order by j.n)
-                        from jsonb_array_elements(s.jobs) with ordinality as j (job, n)) end
+      select coalesce((
+        select jsonb_agg(case when j.job ->> 'id' is null then j.job || jsonb_build_object('id', uuid_v7()) else j.job end order by j.n)
+        from jsonb_array_elements(s.jobs) with ordinality as j (job, n)), '[]')
       from unnest(p_jobs) with ordinality as s (jobs, n) order by s.n);
   end if;
   insert into flow_job (flow, step, n, jobs)

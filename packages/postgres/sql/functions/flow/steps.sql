@@ -61,8 +61,8 @@ begin
     group by l.flow, l.step
   ),
   counted as materialized (
-    select s.flow, s.step, s.kind, s.due, s.ended is null and s.state = 'open' as open, l.added as grown, s.added + l.added as added, c.done, c.failed, c.other,
-           s.stop or (s.ended is null and s.state = 'open' and c.failed >= s.stop_after) is true as stop,
+    select s.flow, s.step, s.kind, s.due, s.state = 'open' as open, l.added as grown, s.added + l.added as added, c.done, c.failed, c.other,
+           s.stop or (s.state = 'open' and c.failed >= s.stop_after) is true as stop,
            (l.added, l.done, l.failed, l.other) <> (0, 0, 0, 0) as changed
     from looked l join flow_step s on s.flow = l.flow and s.step = l.step
     cross join lateral (
