@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { existsSync, globSync, readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, describe, expect, test } from 'vitest';
@@ -8,16 +8,10 @@ import type { Tool } from '../support/tools.ts';
 import { lacks } from '../support/tools.ts';
 import type { Block } from './blocks.ts';
 import { blocksOf, useOf } from './blocks.ts';
-import { anchorsOf, deadLinks } from './links.ts';
+import { documents } from './documents.ts';
 import { runDocument } from './runner.ts';
 
 const root = new URL('../..', import.meta.url).pathname;
-const documents = [
-  'README.md',
-  'CONTRIBUTING.md',
-  ...globSync(['docs/**/*.md', 'packages/*/README.md', 'clients/*/README.md'], { cwd: root }),
-].filter((name) => !name.startsWith('docs/api/') && existsSync(join(root, name)));
-
 const folders: string[] = [];
 
 /** The programs of the system that a document's examples call. */
@@ -50,7 +44,7 @@ describe.concurrent.each(documents)('%s', (name) => {
   test.skipIf(toolsOf(blocks).some(lacks))('its examples run, in their order', { timeout: 1_200_000 }, () =>
     inTurn(async () => {
       const uses = blocks.map(useOf);
-      if (uses.every(({ kind }) => kind === 'illustration')) return;
+      if (uses.every(({ kind }) => kind === 'illustration' || kind === 'excerpt')) return;
       const database = await createTestDatabase();
       const document = runDocument(name, database.url);
       try {
@@ -63,21 +57,6 @@ describe.concurrent.each(documents)('%s', (name) => {
       }
     }),
   );
-
-  test('its links lead somewhere', () => {
-    expect(deadLinks(root, name)).toEqual([]);
-  });
-});
-
-test('a link to a heading that is not there is found', () => {
-  const text = '# A `b`, c\n## Same\n## Same\n```sh\n# none\n```\n### [Linked](x.md) one\n';
-  expect([...anchorsOf(text)]).toEqual(['a-b-c', 'same', 'same-1', 'linked-one']);
-  const document = runDocument('links', 'postgres://nowhere');
-  writeFileSync(
-    join(document.folder, 'x.md'),
-    '# One\n[a](#one) [b](#two) [c](x.md#one) [d](x.md#no) [e](y.md)',
-  );
-  expect(deadLinks(document.folder, 'x.md')).toEqual(['#two', 'x.md#no', 'y.md']);
 });
 
 test('a block that fails, or prints something else, fails the test', async () => {
@@ -95,16 +74,6 @@ test('a block that fails, or prints something else, fails the test', async () =>
     await document.stop();
     await database.drop();
   }
-});
-
-test('an excerpt that its file does not contain fails the test', async () => {
-  const document = runDocument('excerpt', 'postgres://nowhere');
-  const [same, changed] = blocksOf(
-    '```json from package.json\n"name": "pgqueue-repository",\n```\n```json from package.json\n"name": "other",\n```\n',
-  );
-  if (same === undefined || changed === undefined) throw new Error('two blocks');
-  await document.step(same);
-  await expect(document.step(changed)).rejects.toThrow('no longer in package.json');
 });
 
 test('a background process that fails later fails the test', async () => {

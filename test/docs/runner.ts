@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
-import { chmodSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Block, Use } from './blocks.ts';
 import { useOf } from './blocks.ts';
@@ -74,7 +74,6 @@ export function runDocument(name: string, databaseUrl: string): DocumentRun {
       }
       const use = useOf(block);
       if (use.kind === 'output') expectOutput(block, last.output);
-      else if (use.kind === 'excerpt') expectExcerpt(block, use.of);
       else await act(use, block);
     },
     stop: async () => {
@@ -108,13 +107,6 @@ function expectOutput({ text, line }: Block, output: string): void {
     .join(String.raw`[\s\S]*`);
   if (!new RegExp(pattern).test(output))
     throw new Error(`line ${line}: expected\n${text}\nbut the block above printed\n${output}`);
-}
-
-/** The block stands in the file as it is, but for its indentation: an excerpt may come from within a function. */
-function expectExcerpt({ text, line }: Block, of: string): void {
-  const flat = (lines: string): string => lines.replaceAll(/^ +/gm, '').trim();
-  const file = readFileSync(join(root, of), 'utf8');
-  if (!flat(file).includes(flat(text))) throw new Error(`line ${line}: this is no longer in ${of}:\n${text}`);
 }
 
 async function ended(child: ChildProcess): Promise<Ended> {
