@@ -1458,6 +1458,8 @@ as $$ select md5(p_job::text || ':signal:' || p_name)::uuid $$;
 -- Gives a job the value of a signal that its handler waits for, or will wait for; the first one wins. signalled;
 -- repeated: it has a value; ended: the wait for it is over; unknown: there is no such job that has not ended. The lock
 -- on the job keeps hand_over from taking it away until the signal is committed: then it stays.
+-- No deadlock: this locks the job's key, and then the flow; suspend_job locks the flow, and then the job, but not its
+-- key.
 create function signal_job(p_job uuid, p_name text, p_value jsonb default null) returns text
   language plpgsql volatile security definer
   set search_path from current
@@ -6931,9 +6933,10 @@ begin
     returning w.id, w.position, w.lock_key, w.lock_token, greatest(w.started, least(w.started + i.waited, v_now)) as started, w.dispatched, w.cancelled is not null as stop, i.outcome, i.delay_ms, i.data
   ),
   -- QUEUE is changed in two passes, and a pass may go by the order of items: so the locks are taken first, in the
-  -- order of ids as everywhere.
+  -- order of ids as everywhere. The key stays free: signal_job shares it, and may wait for a flow that the caller
+  -- (suspend_job) has made.
   locked as materialized (
-    select q.id from queue q where q.id = any (p_ids) and q.id in (select g.id from gone g) order by q.id for update
+    select q.id from queue q where q.id = any (p_ids) and q.id in (select g.id from gone g) order by q.id for no key update
   ),
   ended as (
     delete from queue q using gone g

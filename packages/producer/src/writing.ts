@@ -18,12 +18,12 @@ import {
   fromPg,
   hintFacts,
   isIdTaken,
+  persistently,
   signalFlow,
   signalJob,
   startFlow,
 } from '@pgqueue/postgres/internal';
 import type { Write, WriteOptions } from './enqueuer.ts';
-import { repeatable } from './repeat.ts';
 
 /** A way to the database: a producer's own, or a caller's transaction. Its writes send hints. */
 export interface WritePath {
@@ -40,6 +40,8 @@ type Signalled = Awaited<ReturnType<typeof signalFlow>>;
 
 /** Checks the schema before the first statement; undefined: it has been checked. */
 export type Verify = (executor: Executor) => Promise<void> | undefined;
+
+const enqueueTries = { triesMax: 9, pauseMaxMs: 1_000 };
 
 /** Writes on the producer's own connections, repeated after transient errors. */
 export function writingOutside(parts: {
@@ -65,14 +67,17 @@ export function writingOutside(parts: {
   };
 
   const repeat = <Result>(work: (repeated: boolean) => Promise<Result>): Promise<Result> =>
-    repeatable({
-      observe,
-      work: async (repeated) => {
+    persistently(
+      async (repeated) => {
         const verifying = verify(database);
         if (verifying !== undefined) await verifying;
         return work(repeated);
       },
-    });
+      {
+        ...enqueueTries,
+        retrying: (error, retryMs) => observe({ type: 'database.error', during: 'enqueue', error, retryMs }),
+      },
+    );
 
   /** All tries say the same versions: a router that learns of a move between two would have the second accepted. */
   const repeatAtHome = <Result>(

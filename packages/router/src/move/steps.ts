@@ -50,7 +50,7 @@ const aliveMs = 15_000;
 
 /** Calls a step again while its database is gone for a moment: all steps can be repeated. */
 export function patiently<Result>(step: () => Promise<Result>): Promise<Result> {
-  return persistently(step, triesMax);
+  return persistently(step, { triesMax });
 }
 
 /** Waits, and rejects as soon as the signal aborts. */

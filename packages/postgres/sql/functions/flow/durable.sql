@@ -88,6 +88,8 @@ as $$ select md5(p_job::text || ':signal:' || p_name)::uuid $$;
 -- Gives a job the value of a signal that its handler waits for, or will wait for; the first one wins. signalled;
 -- repeated: it has a value; ended: the wait for it is over; unknown: there is no such job that has not ended. The lock
 -- on the job keeps hand_over from taking it away until the signal is committed: then it stays.
+-- No deadlock: this locks the job's key, and then the flow; suspend_job locks the flow, and then the job, but not its
+-- key.
 create function signal_job(p_job uuid, p_name text, p_value jsonb default null) returns text
   language plpgsql volatile security definer
   set search_path from current

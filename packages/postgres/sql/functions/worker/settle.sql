@@ -173,9 +173,10 @@ begin
     returning w.id, w.position, w.lock_key, w.lock_token, greatest(w.started, least(w.started + i.waited, v_now)) as started, w.dispatched, w.cancelled is not null as stop, i.outcome, i.delay_ms, i.data
   ),
   -- QUEUE is changed in two passes, and a pass may go by the order of items: so the locks are taken first, in the
-  -- order of ids as everywhere.
+  -- order of ids as everywhere. The key stays free: signal_job shares it, and may wait for a flow that the caller
+  -- (suspend_job) has made.
   locked as materialized (
-    select q.id from queue q where q.id = any (p_ids) and q.id in (select g.id from gone g) order by q.id for update
+    select q.id from queue q where q.id = any (p_ids) and q.id in (select g.id from gone g) order by q.id for no key update
   ),
   ended as (
     delete from queue q using gone g

@@ -1,0 +1,45 @@
+import { randomUUID } from 'node:crypto';
+import { signalFlowId } from '@pgqueue/postgres/internal';
+import { beforeEach, expect, test } from 'vitest';
+import { opened } from '../../support/database.ts';
+import { emptying, flowTables } from '../../support/empty.ts';
+import { openGround } from '../sql/support.ts';
+
+const ground = opened(openGround);
+
+beforeEach(async () => {
+  await ground.reset();
+  await ground.sql(emptying(flowTables));
+});
+
+test('a signal and the suspension of its job wait for each other in one order', async () => {
+  const { id, token } = await ground.running(await ground.node());
+  const flow = JSON.stringify({
+    id: signalFlowId(id, 'ok'),
+    name: 'hello: ok',
+    steps: [{ name: 'ok', kind: 'signal' }],
+  });
+  const [node, other] = [await ground.session(), await ground.session()];
+  try {
+    // the suspension has made the flow, and has not locked the job yet
+    await node.sql('begin');
+    await node.sql('select * from pgqueue.start_flow($1::jsonb)', [flow]);
+    const signal = await ground.waiting(other, `select pgqueue.signal_job('${id}', 'ok', '"ada"') as said`);
+    const suspended = await node.sql('select pgqueue.suspend_job($1, $2, $3::jsonb, $4::jsonb) as said', [
+      id,
+      token,
+      '{}',
+      flow,
+    ]);
+    await node.sql('commit');
+    expect([suspended, await signal.answer]).toEqual([[{ said: 'suspended' }], [{ said: 'signalled' }]]);
+  } finally {
+    await node.end();
+    await other.end();
+  }
+});
+
+test('a signal of a job that is unknown leaves nothing behind', async () => {
+  expect(await ground.one('select pgqueue.signal_job($1, $2)', [randomUUID(), 'ok'])).toBe('unknown');
+  expect(await ground.sql('select from pgqueue.flow')).toEqual([]);
+});
