@@ -39,6 +39,35 @@ test('a signal and the suspension of its job wait for each other in one order', 
   }
 });
 
+test('a suspension sees that its wait has ended, also while a signal makes it', async () => {
+  const { id, token } = await ground.running(await ground.node());
+  const flow = JSON.stringify({
+    id: signalFlowId(id, 'ok'),
+    name: 'hello: ok',
+    steps: [{ name: 'ok', kind: 'signal' }],
+  });
+  const [node, other] = [await ground.session(), await ground.session()];
+  try {
+    await other.sql('begin');
+    await other.sql('select pgqueue.signal_job($1, $2)', [id, 'ok']);
+    const { leader, epoch } = ground.leader();
+    await other.sql('select pgqueue.advance_flows($1, $2, $3)', [
+      leader,
+      epoch,
+      { from: 0, max: 10, walk: null },
+    ]);
+    const suspended = await ground.waiting(
+      node,
+      `select pgqueue.suspend_job('${id}', '${token}', '{}', '${flow}') as said`,
+    );
+    await other.sql('commit');
+    expect(await suspended.answer).toEqual([{ said: 'ended' }]);
+  } finally {
+    await node.end();
+    await other.end();
+  }
+});
+
 test('a signal of a job that is unknown leaves nothing behind', async () => {
   expect(await ground.one('select pgqueue.signal_job($1, $2)', [randomUUID(), 'ok'])).toBe('unknown');
   expect(await ground.sql('select from pgqueue.flow')).toEqual([]);

@@ -19,6 +19,7 @@ as $$
 declare
   v_flow uuid := (p_flow ->> 'id')::uuid;
   v_stop boolean;
+  v_state text;
   v_verdict text;
 begin
   perform assert_read_committed();
@@ -30,10 +31,13 @@ begin
   if not found then
     return null;
   elsif not v_stop then
-    perform from flow f where f.id = v_flow for update;
+    select f.state into v_state from flow f where f.id = v_flow for update;
     if not found then
+      -- a signal may make it at the same time, and it may even end
       perform start_flow(p_flow);
-    elsif exists (select from flow f where f.id = v_flow and f.state <> 'open') then
+      select f.state into v_state from flow f where f.id = v_flow for update;
+    end if;
+    if v_state <> 'open' then
       return 'ended';
     end if;
     update flow f set waiter = p_id, waiter_token = p_token where f.id = v_flow;
