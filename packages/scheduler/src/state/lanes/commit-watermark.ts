@@ -2,11 +2,8 @@ import type { LaneRow } from '@pgqueue/postgres/internal';
 
 /** Tracks a commit watermark: the seq up to which no transaction can commit another job. */
 export interface Marks {
-  /**
-   * Notes a read. `enqueuers`: transactions that were open during a read that returned these rows. `nowMs`: a
-   * monotonic clock.
-   */
-  readonly note: (rows: readonly LaneRow[], enqueuers: readonly string[], nowMs: number) => void;
+  /** Notes a read. `enqueuers`: transactions that were open during a read that returned these rows. */
+  readonly note: (rows: readonly LaneRow[], enqueuers: readonly string[]) => void;
   readonly safe: () => number;
   readonly reset: () => void;
 }
@@ -15,11 +12,9 @@ export interface Marks {
 interface Mark {
   readonly seq: number;
   readonly enqueuers: readonly string[];
-  readonly atMs: number;
 }
 
-/** Shortest time between two marks in milliseconds, and the most marks kept. */
-const everyMs = 250;
+/** Most marks kept. Any of them can be left out: while a transaction stays open, every other one is. */
 const marksMax = 64;
 
 export function createMarks(): Marks {
@@ -27,7 +22,7 @@ export function createMarks(): Marks {
   let highest = 0;
   let safe = 0;
   return {
-    note: (rows, enqueuers, nowMs) => {
+    note: (rows, enqueuers) => {
       const open = new Set(enqueuers);
       for (let oldest = marks[0]; oldest !== undefined; oldest = marks[0]) {
         if (oldest.enqueuers.some((transaction) => open.has(transaction))) break;
@@ -35,10 +30,9 @@ export function createMarks(): Marks {
         marks.shift();
       }
       for (const { id, seq } of rows) if (id !== null && seq > highest) highest = seq;
-      const newest = marks.at(-1);
-      if (marks.length < marksMax && (newest === undefined || nowMs >= newest.atMs + everyMs)) {
-        marks.push({ seq: highest, enqueuers, atMs: nowMs });
-      }
+      if (marks.at(-1)?.seq === highest) return;
+      if (marks.length === marksMax) marks = marks.filter((_, index) => index % 2 === 0);
+      marks.push({ seq: highest, enqueuers });
     },
     safe: () => safe,
     reset: () => {

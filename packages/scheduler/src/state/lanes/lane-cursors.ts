@@ -12,8 +12,9 @@ import { createMarks } from './commit-watermark.ts';
  *
  * Jobs that come to lie below a cursor are found nevertheless. Changed rows (a retry, the end of a delay, a
  * new priority) carry a flag and are found at once. Rows inserted earlier but committed late are found by a
- * rescan every half second, from the first seq at which an open transaction may have inserted one. Anything
- * else below the cursors is found by the background rescan.
+ * late rescan from the first seq at which an open transaction may have inserted one: once transactions have ended
+ * that were open before, if that seq is near, and else every half second. Anything else below the cursors is found
+ * by the background rescan.
  */
 export interface LaneCursors {
   /** Returns the ranges the next tick must read. `nowMs`: a monotonic clock; `flying`: what is in flight. */
@@ -61,9 +62,14 @@ const busyMs = 1_000;
 const countedMax = 10_000;
 /** A lane with more priorities in use loses its cursor and is read whole. */
 const prioritiesMax = 4;
-/** Interval of the rescan for late commits in milliseconds, and its largest share of the time. */
+/** Interval of the late rescan in milliseconds, and its largest share of the time. */
 const lateMs = 500;
 const lateShare = 0.05;
+/**
+ * Most numbers that a late rescan passes as soon as it may find something. If jobs come one by one, on several
+ * connections, one in a hundred commits behind a later one.
+ */
+const nearMax = 256;
 /** Interval of the background rescan of each active lane, in milliseconds. */
 const unseenMs = 10_000;
 
@@ -131,7 +137,7 @@ export function createLaneCursors(): LaneCursors {
       for (const row of rows) if (row.ahead) gaps.add(laneName(row));
       // uses the watermark of the previous tick: this read may not see a transaction that ended since
       for (const name of memory.late) raiseFloor(memory, name, nowMs);
-      if (enqueuers !== null) memory.marks.note(rows, enqueuers, nowMs);
+      if (enqueuers !== null) memory.marks.note(rows, enqueuers);
       return shown;
     },
     unseen: (nowMs) => partToLookAt(lanes, nowMs),
@@ -199,7 +205,7 @@ function ask(memory: CursorState, nowMs: number, flying: Flying): TickInput['ran
   memory.late = new Set();
   const asked: (readonly [Cursor, TickInput['ranges'][string][string]])[] = [];
   for (const [name, cursor] of memory.lanes) {
-    const late = nowMs >= cursor.lateAt + memory.lateMs;
+    const late = nowMs >= cursor.lateAt + memory.lateMs || mayHaveMissed(cursor, memory.marks.safe());
     if (late) memory.late.add(name);
     asked.push([cursor, rangesOf(cursor, { late, free: !late && ahead?.has(cursor) === false })]);
   }
@@ -209,6 +215,15 @@ function ask(memory: CursorState, nowMs: number, flying: Flying): TickInput['ran
       queue,
       Object.fromEntries(lanes.map(([{ key }, ranges]) => [key, ranges] as const)),
     ]),
+  );
+}
+
+/** Reports whether transactions that may have committed jobs below the cursor have ended, and these are near. */
+function mayHaveMissed({ reached }: Cursor, safe: number): boolean {
+  const all = [...reached.values()];
+  return (
+    all.every(({ at, floor }) => at - floor <= nearMax) &&
+    all.some(({ at, floor }) => floor < Math.min(at, safe))
   );
 }
 
