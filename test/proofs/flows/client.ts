@@ -113,6 +113,12 @@ export class Client {
     this.#count(this.answers, `signal ${answer}`);
   }
 
+  /** Signals a job that may still wait for what its own handler wanted to send. */
+  async tell(job: string, signal: string): Promise<void> {
+    const text = `select pgqueue.signal_job($1, $2, '"late"') as answer`;
+    this.#count(this.answers, `signal of a job ${await this.#ask(text, [job, signal])}`);
+  }
+
   async state(flow: LiveFlow): Promise<string> {
     return this.#ask('select state as answer from pgqueue.flow where id = $1', [flow.plan.definition.id]);
   }

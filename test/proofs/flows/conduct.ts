@@ -16,8 +16,11 @@ export const conduct = z.object({
   hangs: z.boolean().default(false),
   /** Writes in the transaction of its settlement. */
   effect: z.boolean().default(false),
-  /** Draws a value in a step, sleeps, waits for a signal that never comes, and then for jobs of its own. */
-  durable: z.object({ kids: z.int(), napMs: z.number(), waits: z.boolean() }).optional(),
+  /**
+   * Draws a value in a step, sleeps, waits for a signal that never comes, for some that come as the job is
+   * suspended, and then for jobs of its own.
+   */
+  durable: z.object({ kids: z.int(), napMs: z.number(), waits: z.boolean(), told: z.int() }).optional(),
   grows: z
     .object({
       /** `add`: before its own end; `fan_out`: with it. */

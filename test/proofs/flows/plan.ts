@@ -150,7 +150,12 @@ function planJob(
   if (grows) conduct.grows = planGrowth(random);
   else if (more < 0.1) conduct.effect = true;
   else if (more < 0.2) {
-    conduct.durable = { kids: whole(random, 0, 5), napMs: whole(random, 1, 300), waits: random() < 0.3 };
+    conduct.durable = {
+      kids: whole(random, 0, 5),
+      napMs: whole(random, 1, 300),
+      waits: random() < 0.3,
+      told: random() < 0.6 ? whole(random, 1, 8) : 0,
+    };
   }
   return jobOf({
     id: idOf(random),

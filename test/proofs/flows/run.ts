@@ -54,6 +54,7 @@ export interface FlowsReport {
 /** Time for everything to end once nothing disturbs it. */
 const quietMs = 60_000;
 const faultEveryMs = 1_500;
+const toldEveryMs = 2_000;
 
 export async function flowsRun(options: FlowsOptions): Promise<FlowsReport> {
   const { url, seed, ms, stepsMax = 50, openMax = 25, server, promptMs = 1_000 } = options;
@@ -177,9 +178,24 @@ class Life {
 
   begin(flow: LiveFlow): void {
     this.flows.push(flow);
-    void this.#live(flow).catch((error: unknown) => {
+    const left = (error: unknown): void => {
       if (!this.#stopping.signal.aborted) console.error('a flow was left alone:', error);
-    });
+    };
+    void this.#live(flow).catch(left);
+    void this.#tell(flow).catch(left);
+  }
+
+  /** Signals the jobs that wait for it: the process that wanted to may have been killed. */
+  async #tell(flow: LiveFlow): Promise<void> {
+    const jobs = flow.plan.definition.steps.flatMap(({ jobs }) => jobs);
+    const told = jobs.flatMap(({ id, payload }) =>
+      Array.from({ length: payload.durable?.told ?? 0 }, (_, n) => [id, `told-${n}`] as const),
+    );
+    while (told.length > 0) {
+      await this.#pause(toldEveryMs);
+      if (flow.over) return;
+      for (const [id, signal] of told) await this.#client.tell(id, signal);
+    }
   }
 
   async #live(flow: LiveFlow): Promise<void> {

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { PgQueueError } from '@pgqueue/core';
 import type { JobContext } from '@pgqueue/core';
 import type { conduct } from '../conduct.ts';
-import { noteDrawn, noteWrong } from './ledger.ts';
+import { noteDrawn, noteWrong, tell } from './ledger.ts';
 import { flowKid } from './tasks.ts';
 import type { z } from 'zod';
 
@@ -26,6 +26,11 @@ export async function waitAsTold(
       throw error;
     });
     if (came !== undefined) await noteWrong(flow, `job ${job.id} got a signal that nobody sent`);
+  }
+  for (let n = 0; n < durable.told; n += 1) {
+    void tell(job.id, `told-${n}`);
+    const came = await ctx.waitForSignal(`told-${n}`);
+    if (came !== 'now' && came !== 'late') await noteWrong(flow, `job ${job.id} was told ${String(came)}`);
   }
   const kids = Array.from({ length: durable.kids }, (_, n) => flowKid.job({ n }));
   const ends = await ctx.all('kids', kids);

@@ -1,4 +1,5 @@
 // The handlers' own part of the record, over connections that no fault cuts.
+import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 import { actorOptions } from '../../../support/actors/messages.ts';
 
@@ -37,6 +38,21 @@ export async function noteDrawn(job: string, value: string): Promise<number> {
   ]);
   const { rowCount } = await pool.query('select from proof.drawn where job = $1', [job]);
   return rowCount ?? 0;
+}
+
+/**
+ * Signals a job. Gives up after some tries, since the server may be gone, or this process: the client of the proof signals
+ * all such jobs later.
+ */
+export async function tell(job: string, signal: string): Promise<void> {
+  for (let tries = 0; tries < 5; tries += 1) {
+    try {
+      await pool.query(`select pgqueue.signal_job($1, $2, '"now"')`, [job, signal]);
+      return;
+    } catch {
+      await delay(100);
+    }
+  }
 }
 
 export async function closeLedger(): Promise<void> {
