@@ -220,8 +220,10 @@ create table history (
   trace           jsonb,
   dispatched      timestamptz,
   flow            uuid,
-  step            integer
+  step            integer,
+  settings        jsonb
 ) partition by range (finished);
+comment on column history.settings is 'What retry_flow needs to enqueue a cancelled or expired job of a flow as it was; null for other jobs.';
 create index history_id on history (id);
 create index history_finished on history (finished, queue);
 create index history_flow on history (flow, step) where flow is not null;
@@ -1863,6 +1865,17 @@ begin
 end
 $$;
 
+-- Returns what history keeps of a cancelled or expired job of a flow, so that revive enqueues it as it was; null: the
+-- defaults.
+create function settings_of(p_timeout interval, p_max_tries smallint, p_max_crashes smallint, p_retry jsonb) returns jsonb
+  language sql immutable
+  set search_path from current
+as $$
+  select nullif(jsonb_strip_nulls(jsonb_build_object(
+    'timeout_s', extract(epoch from p_timeout)::float8, 'max_tries', nullif(p_max_tries, 20), 'max_crashes', nullif(p_max_crashes, 3),
+    'retry', p_retry)), '{}')
+$$;
+
 -- Enqueues the jobs of steps again that were cancelled or expired, from history: a part of retry_flow. Returns
 -- their number.
 create function revive(p_flow uuid, p_steps integer[]) returns integer
@@ -1873,8 +1886,11 @@ declare
   v_count integer;
 begin
   with back as (
-    insert into queue (id, queue, task, key, priority, created, payload_version, attributes, payload, trace, errors, flow, step)
-    select h.id, h.queue, h.task, h.key, h.priority, h.created, h.payload_version, h.attributes, h.payload, h.trace, h.errors, h.flow, h.step
+    insert into queue (id, queue, task, key, priority, created, payload_version, attributes, payload, trace, errors, flow, step,
+                       timeout, max_tries, max_crashes, retry)
+    select h.id, h.queue, h.task, h.key, h.priority, h.created, h.payload_version, h.attributes, h.payload, h.trace, h.errors, h.flow, h.step,
+           (h.settings -> 'timeout_s')::float8 * interval '1 second', coalesce((h.settings -> 'max_tries')::smallint, 20),
+           coalesce((h.settings -> 'max_crashes')::smallint, 3), h.settings -> 'retry'
     from history h where h.flow = p_flow and h.step = any (p_steps) and h.outcome in ('cancelled', 'expired')
     on conflict do nothing
     returning id, step
@@ -3934,9 +3950,10 @@ begin
   with gone as (delete from queue q where q.id = any (v_waiting) returning q.*),
   kept as (
     insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, finished, payload_version, unique_key,
-                         attributes, payload, errors, trace, flow, step)
+                         attributes, payload, errors, trace, flow, step, settings)
     select g.id, g.queue, g.task, g.key, g.priority, 'cancelled', g.tries, g.crashes, g.created, clock_timestamp(),
-           g.payload_version, g.unique_key, g.attributes, g.payload, g.errors, g.trace, g.flow, g.step
+           g.payload_version, g.unique_key, g.attributes, g.payload, g.errors, g.trace, g.flow, g.step,
+           case when g.flow is not null then settings_of(g.timeout, g.max_tries, g.max_crashes, g.retry) end
     from gone g
     where coalesce((select c.retention from queue_config c where c.queue = g.queue), interval '7 days') > interval '0')
   select array_agg(g.id), array_agg((g.flow, g.step, g.id, 'cancelled', null, null)::flow_end) filter (where g.flow is not null)
@@ -5450,9 +5467,10 @@ begin
     with gone as (delete from queue q where q.id = any (p_ids) returning q.*),
     kept as (
       insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, finished, payload_version, unique_key,
-                           attributes, payload, errors, trace, flow, step)
+                           attributes, payload, errors, trace, flow, step, settings)
       select g.id, g.queue, g.task, g.key, g.priority, 'expired', g.tries, g.crashes, g.created, clock_timestamp(),
-             g.payload_version, g.unique_key, g.attributes, g.payload, g.errors, g.trace, g.flow, g.step
+             g.payload_version, g.unique_key, g.attributes, g.payload, g.errors, g.trace, g.flow, g.step,
+             case when g.flow is not null then settings_of(g.timeout, g.max_tries, g.max_crashes, g.retry) end
       from gone g
       where coalesce((select c.retention from queue_config c where c.queue = g.queue), interval '7 days') > interval '0'
       returning 1)
@@ -6139,9 +6157,10 @@ begin
   ),
   kept as (
     insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, started, finished, payload_version,
-                         node, token, unique_key, attributes, payload, errors, trace, dispatched, flow, step)
+                         node, token, unique_key, attributes, payload, errors, trace, dispatched, flow, step, settings)
     select e.id, e.queue, e.task, e.key, e.priority, 'cancelled', e.tries, e.crashes + e.charge, e.created, e.started, v_now,
-           e.payload_version, e.lock_key, e.lock_token, e.unique_key, e.attributes, e.payload, e.all_errors, e.trace, e.dispatched, e.flow, e.step
+           e.payload_version, e.lock_key, e.lock_token, e.unique_key, e.attributes, e.payload, e.all_errors, e.trace, e.dispatched, e.flow, e.step,
+           case when e.flow is not null then settings_of(e.timeout, e.max_tries, e.max_crashes, e.retry) end
     from ended e
     where e.stop and coalesce((select c.retention from queue_config c where c.queue = e.queue), interval '7 days') > interval '0'
   ),
@@ -6963,10 +6982,11 @@ begin
   ),
   kept as (
     insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, started, finished, payload_version,
-                         node, token, unique_key, attributes, payload, result, errors, trace, dispatched, flow, step)
+                         node, token, unique_key, attributes, payload, result, errors, trace, dispatched, flow, step, settings)
     select e.id, e.queue, e.task, e.key, e.priority, case when e.outcome = 'done' then 'done' else 'cancelled' end,
            e.tries + (e.outcome = 'retry')::integer, e.crashes, e.created, e.started, v_now, e.payload_version, e.lock_key,
-           e.lock_token, e.unique_key, e.attributes, e.payload, case when e.outcome = 'done' then e.data end, e.all_errors, e.trace, e.dispatched, e.flow, e.step
+           e.lock_token, e.unique_key, e.attributes, e.payload, case when e.outcome = 'done' then e.data end, e.all_errors, e.trace, e.dispatched, e.flow, e.step,
+           case when e.flow is not null and e.outcome <> 'done' then settings_of(e.timeout, e.max_tries, e.max_crashes, e.retry) end
     from ended e
     where e.reason is null
       and coalesce((select c.retention from queue_config c where c.queue = e.queue), interval '7 days') > interval '0'

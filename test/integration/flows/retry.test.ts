@@ -134,3 +134,44 @@ test('a retry that finds nothing does not hide an end from the leader', async ()
   expect(await flow.retry()).toBe('nothing');
   expect(await flow.states()).toBe('open: done open');
 });
+
+test.each([
+  ['waits', []],
+  ['runs', ['claimed']],
+  ['was lost with its node while it was to be cancelled', ['claimed', 'reset']],
+])('a job that was cancelled while it %s is back as it was', async (_when, ways: readonly string[]) => {
+  const [id, job] = [randomUUID(), randomUUID()];
+  const kept = { timeout_ms: 90_500, max_tries: 1, max_crashes: 2, retry: { kind: 'fixed', baseMs: 7 } };
+  const steps = [{ name: 'charge', jobs: [{ id: job, task: 'hello', ...kept }] }];
+  await ground.sql('select pgqueue.start_flow($1::jsonb)', [JSON.stringify({ id, name: 'f', steps })]);
+  const asItWas = (): Promise<unknown> =>
+    ground.one(
+      `select jsonb_build_array(timeout = '90.5 s', max_tries, max_crashes, retry, tries) from pgqueue.queue where id = $1`,
+      [job],
+    );
+  const before = await asItWas();
+  expect(before).toEqual([true, 1, 2, kept.retry, 0]);
+  await ground.dispatch([job]);
+  const [claimed] = ways.includes('claimed') ? await ground.claim(node, 1) : [];
+  await ground.sql('select pgqueue.cancel(array[$1::uuid])', [job]);
+  if (ways.includes('reset')) await ground.sql('select pgqueue.reset_node($1)', [node.id]);
+  else if (claimed !== undefined) await ground.settle([{ id: job, token: claimed.token }], 'cancelled');
+  await advanceFlows(ground.database, ground.leader(), { from: 0, max: 500, walk: null });
+  expect(await ground.one('select outcome from pgqueue.retry_flow($1)', [id])).toBe('retried');
+  expect(await asItWas()).toEqual(before);
+});
+
+test('a job that expired is back as it was, without its end', async () => {
+  const [id, job] = [randomUUID(), randomUUID()];
+  const steps = [
+    { name: 'charge', jobs: [{ id: job, task: 'hello', max_tries: 1, expires_at: '2020-01-01T00:00:00Z' }] },
+  ];
+  await ground.sql('select pgqueue.start_flow($1::jsonb)', [JSON.stringify({ id, name: 'f', steps })]);
+  const { leader, epoch } = ground.leader();
+  expect(await ground.one('select pgqueue.expire($1, $2, 10)', [leader, epoch])).toBe(1);
+  await advanceFlows(ground.database, ground.leader(), { from: 0, max: 500, walk: null });
+  expect(await ground.one('select outcome from pgqueue.retry_flow($1)', [id])).toBe('retried');
+  expect(await ground.sql('select max_tries, expires_at from pgqueue.queue where id = $1', [job])).toEqual([
+    { max_tries: 1, expires_at: null },
+  ]);
+});

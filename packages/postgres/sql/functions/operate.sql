@@ -41,9 +41,10 @@ begin
   with gone as (delete from queue q where q.id = any (v_waiting) returning q.*),
   kept as (
     insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, finished, payload_version, unique_key,
-                         attributes, payload, errors, trace, flow, step)
+                         attributes, payload, errors, trace, flow, step, settings)
     select g.id, g.queue, g.task, g.key, g.priority, 'cancelled', g.tries, g.crashes, g.created, clock_timestamp(),
-           g.payload_version, g.unique_key, g.attributes, g.payload, g.errors, g.trace, g.flow, g.step
+           g.payload_version, g.unique_key, g.attributes, g.payload, g.errors, g.trace, g.flow, g.step,
+           case when g.flow is not null then settings_of(g.timeout, g.max_tries, g.max_crashes, g.retry) end
     from gone g
     where coalesce((select c.retention from queue_config c where c.queue = g.queue), interval '7 days') > interval '0')
   select array_agg(g.id), array_agg((g.flow, g.step, g.id, 'cancelled', null, null)::flow_end) filter (where g.flow is not null)

@@ -22,8 +22,10 @@ create table history (
   trace           jsonb,
   dispatched      timestamptz,
   flow            uuid,
-  step            integer
+  step            integer,
+  settings        jsonb
 ) partition by range (finished);
+comment on column history.settings is 'What retry_flow needs to enqueue a cancelled or expired job of a flow as it was; null for other jobs.';
 create index history_id on history (id);
 create index history_finished on history (finished, queue);
 create index history_flow on history (flow, step) where flow is not null;

@@ -105,6 +105,8 @@ export interface HistoryTable {
   trace: TraceContext | null;
   flow: string | null;
   step: number | null;
+  /** Timeout, tries and retry policy of a cancelled or expired job of a flow. */
+  settings: unknown;
 }
 
 /** A job that will not run again by itself, with the error of every attempt. */

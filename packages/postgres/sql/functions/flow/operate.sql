@@ -177,6 +177,17 @@ begin
 end
 $$;
 
+-- Returns what history keeps of a cancelled or expired job of a flow, so that revive enqueues it as it was; null: the
+-- defaults.
+create function settings_of(p_timeout interval, p_max_tries smallint, p_max_crashes smallint, p_retry jsonb) returns jsonb
+  language sql immutable
+  set search_path from current
+as $$
+  select nullif(jsonb_strip_nulls(jsonb_build_object(
+    'timeout_s', extract(epoch from p_timeout)::float8, 'max_tries', nullif(p_max_tries, 20), 'max_crashes', nullif(p_max_crashes, 3),
+    'retry', p_retry)), '{}')
+$$;
+
 -- Enqueues the jobs of steps again that were cancelled or expired, from history: a part of retry_flow. Returns
 -- their number.
 create function revive(p_flow uuid, p_steps integer[]) returns integer
@@ -187,8 +198,11 @@ declare
   v_count integer;
 begin
   with back as (
-    insert into queue (id, queue, task, key, priority, created, payload_version, attributes, payload, trace, errors, flow, step)
-    select h.id, h.queue, h.task, h.key, h.priority, h.created, h.payload_version, h.attributes, h.payload, h.trace, h.errors, h.flow, h.step
+    insert into queue (id, queue, task, key, priority, created, payload_version, attributes, payload, trace, errors, flow, step,
+                       timeout, max_tries, max_crashes, retry)
+    select h.id, h.queue, h.task, h.key, h.priority, h.created, h.payload_version, h.attributes, h.payload, h.trace, h.errors, h.flow, h.step,
+           (h.settings -> 'timeout_s')::float8 * interval '1 second', coalesce((h.settings -> 'max_tries')::smallint, 20),
+           coalesce((h.settings -> 'max_crashes')::smallint, 3), h.settings -> 'retry'
     from history h where h.flow = p_flow and h.step = any (p_steps) and h.outcome in ('cancelled', 'expired')
     on conflict do nothing
     returning id, step
