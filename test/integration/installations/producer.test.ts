@@ -85,28 +85,34 @@ describe('three installations', () => {
   test('follows a key that has moved, by what the installation answers, without having read the routes', async () => {
     const [one, two] = several.databases;
     if (one === undefined || two === undefined) throw new Error('two');
-    await producer().enqueue(task, { n: 1 }, { key: first });
-    const route = { key: first, installation: 2, version: 1, movingFrom: null };
-    await setRoute(two, route);
-    await setRoute(one, route);
-    const { id } = await producer().enqueue(task, { n: 2 }, { key: first });
-    // made for its old home; a look-up asks that first, and then the others
-    expect(installationOf(id)).toBe(1);
-    expect(router.homeOf(first).name).toBe('two');
-    const mixed = await producer().enqueueMany(
-      [first, second, third].map((key) => task.job({ n: 3 }, { key })),
-    );
-    expect(mixed.map(({ outcome }) => outcome)).toEqual(['enqueued', 'enqueued', 'enqueued']);
-    expect(await waitingIn(several)).toEqual([1, 3, 1]);
-    await expect(producer().result(id, { timeout: 0 })).rejects.toMatchObject({
-      code: 'result_timeout',
-      data: { status: 'pending' },
-    });
-    const back = { ...route, installation: 1, version: 2 };
-    await setRoute(one, back);
-    await setRoute(two, back);
-    await producer().enqueueMany([task.job({ n: 4 }, { key: first }), task.job({ n: 5 }, { key: second })]);
-    expect(await waitingIn(several)).toEqual([2, 4, 1]);
+    const seldom = createRouter({ installations: several.installations, pollMs: 60_000 });
+    const { producer } = seldom;
+    try {
+      await producer.enqueue(task, { n: 1 }, { key: first });
+      const route = { key: first, installation: 2, version: 1, movingFrom: null };
+      await setRoute(two, route);
+      await setRoute(one, route);
+      const { id } = await producer.enqueue(task, { n: 2 }, { key: first });
+      // made for its old home; a look-up asks that first, and then the others
+      expect(installationOf(id)).toBe(1);
+      expect(seldom.homeOf(first).name).toBe('two');
+      const mixed = await producer.enqueueMany(
+        [first, second, third].map((key) => task.job({ n: 3 }, { key })),
+      );
+      expect(mixed.map(({ outcome }) => outcome)).toEqual(['enqueued', 'enqueued', 'enqueued']);
+      expect(await waitingIn(several)).toEqual([1, 3, 1]);
+      await expect(producer.result(id, { timeout: 0 })).rejects.toMatchObject({
+        code: 'result_timeout',
+        data: { status: 'pending' },
+      });
+      const back = { ...route, installation: 1, version: 2 };
+      await setRoute(one, back);
+      await setRoute(two, back);
+      await producer.enqueueMany([task.job({ n: 4 }, { key: first }), task.job({ n: 5 }, { key: second })]);
+      expect(await waitingIn(several)).toEqual([2, 4, 1]);
+    } finally {
+      await seldom.close();
+    }
   });
 
   test('reads routes by itself', async () => {
