@@ -3,6 +3,7 @@ import { signalFlowId } from '@pgqueue/postgres/internal';
 import { beforeEach, expect, test } from 'vitest';
 import { opened } from '../../support/database.ts';
 import { emptying, flowTables } from '../../support/empty.ts';
+import type { Session } from '../sql/support.ts';
 import { openGround } from '../sql/support.ts';
 
 const ground = opened(openGround);
@@ -12,15 +13,34 @@ beforeEach(async () => {
   await ground.sql(emptying(flowTables));
 });
 
-test('a signal and the suspension of its job wait for each other in one order', async () => {
-  const { id, token } = await ground.running(await ground.node());
+interface Waits {
+  readonly id: string;
+  readonly token: string;
+  /** The flow in which the job waits for the signal `ok`, as JSON. */
+  readonly flow: string;
+  readonly node: Session;
+  readonly other: Session;
+}
+
+/** A running job, with a session of its node and one more. */
+async function withJob(work: (waits: Waits) => Promise<void>): Promise<void> {
+  const lease = await ground.running(await ground.node());
   const flow = JSON.stringify({
-    id: signalFlowId(id, 'ok'),
+    id: signalFlowId(lease.id, 'ok'),
     name: 'hello: ok',
     steps: [{ name: 'ok', kind: 'signal' }],
   });
   const [node, other] = [await ground.session(), await ground.session()];
   try {
+    await work({ ...lease, flow, node, other });
+  } finally {
+    await node.end();
+    await other.end();
+  }
+}
+
+test('a signal and the suspension of its job wait for each other in one order', () =>
+  withJob(async ({ id, token, flow, node, other }) => {
     // the suspension has made the flow, and has not locked the job yet
     await node.sql('begin');
     await node.sql('select * from pgqueue.start_flow($1::jsonb)', [flow]);
@@ -33,21 +53,10 @@ test('a signal and the suspension of its job wait for each other in one order', 
     ]);
     await node.sql('commit');
     expect([suspended, await signal.answer]).toEqual([[{ said: 'suspended' }], [{ said: 'signalled' }]]);
-  } finally {
-    await node.end();
-    await other.end();
-  }
-});
+  }));
 
-test('a suspension sees that its wait has ended, also while a signal makes it', async () => {
-  const { id, token } = await ground.running(await ground.node());
-  const flow = JSON.stringify({
-    id: signalFlowId(id, 'ok'),
-    name: 'hello: ok',
-    steps: [{ name: 'ok', kind: 'signal' }],
-  });
-  const [node, other] = [await ground.session(), await ground.session()];
-  try {
+test('a suspension sees that its wait has ended, also while a signal makes it', () =>
+  withJob(async ({ id, token, flow, node, other }) => {
     await other.sql('begin');
     await other.sql('select pgqueue.signal_job($1, $2)', [id, 'ok']);
     const { leader, epoch } = ground.leader();
@@ -62,11 +71,7 @@ test('a suspension sees that its wait has ended, also while a signal makes it', 
     );
     await other.sql('commit');
     expect(await suspended.answer).toEqual([{ said: 'ended' }]);
-  } finally {
-    await node.end();
-    await other.end();
-  }
-});
+  }));
 
 test('a signal of a job that is unknown leaves nothing behind', async () => {
   expect(await ground.one('select pgqueue.signal_job($1, $2)', [randomUUID(), 'ok'])).toBe('unknown');
