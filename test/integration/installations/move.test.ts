@@ -1,5 +1,6 @@
 // Moves of a key from one installation to another: what comes along, in which order, while it is enqueued to and worked on.
 import { randomUUID } from 'node:crypto';
+import { setTimeout as delay } from 'node:timers/promises';
 import { defineTask, flow, implement } from '@pgqueue/core';
 import { createRouter, homeOf } from '@pgqueue/router';
 import { expect, test } from 'vitest';
@@ -128,6 +129,26 @@ test('while it is enqueued to and worked on, nothing is lost, doubled or out of 
   });
   expect(await leftovers()).toEqual([]);
   await Promise.all(others.map((other) => other.close()));
+});
+
+test('what comes back to a home whose leader had passed its place goes before what is new', async () => {
+  const ran: number[] = [];
+  const one = nth(several.databases, 0);
+  await schedule(1);
+  await work((n) => void ran.push(n), 1);
+  await router.producer.enqueueMany(Array.from({ length: 40 }, (_, n) => task.job({ n }, acme)));
+  await until('all have run', () => ran.length === 40);
+  await delay(1_500); // the leader looks once more for commits that come late
+  await router.operator.keys.move(key, { to: 'two' });
+  await router.producer.enqueue(task, { n: 40 }, acme); // nobody leads there, so it waits
+  await router.operator.keys.move(key, { to: 'one' });
+  await until(
+    'the hold has ended',
+    async () => (await one.query('select from pgqueue.key_move', [])).length === 0,
+  );
+  await router.producer.enqueue(task, { n: 41 }, acme);
+  await until('both have run', () => ran.length === 42);
+  expect(ran.slice(40)).toEqual([40, 41]);
 });
 
 test('a job that runs is waited for, and what is new waits for it, and explain says so', async () => {

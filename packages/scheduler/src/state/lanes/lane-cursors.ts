@@ -42,8 +42,10 @@ export interface LaneCursors {
   readonly passed: (lane: LaneId, priority: number) => number;
   /** Milliseconds until the next rescan for late commits must run; null: none is needed. */
   readonly dueMs: (nowMs: number) => number | null;
-  /** Drops a lane's cursor, because jobs this leader dispatched wait again, or jobs may have come before it. */
+  /** Drops a lane's cursor, because jobs this leader dispatched wait again. */
   readonly drop: (lane: string) => void;
+  /** Drops the cursors of all lanes of these keys, because jobs may have come before them. */
+  readonly dropKeys: (keys: ReadonlySet<string>) => void;
   readonly reset: () => void;
 }
 
@@ -172,6 +174,9 @@ export function createLaneCursors(): LaneCursors {
       return due === null ? null : Math.max(0, due);
     },
     drop: (name) => void lanes.delete(name),
+    dropKeys: (keys) => {
+      for (const [name, { key }] of lanes) if (keys.has(key)) lanes.delete(name);
+    },
     reset: () => {
       for (const known of [lanes, counts, gaps]) known.clear();
       memory.marks.reset();

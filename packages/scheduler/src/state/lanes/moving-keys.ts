@@ -19,14 +19,15 @@ export interface MovingKeys {
 
 /**
  * Holds keys until the leader has seen that their moves are over. Jobs have come before those of their lanes that are
- * known, and before the lanes' cursors: so the hold goes on until a later tick has read these lanes from their beginning.
+ * known, and before the lanes' cursors, also of lanes in which no job was known to wait: so the hold goes on until a
+ * later tick has read these lanes from their beginning.
  */
 export function createMovingKeys({
   laneCache,
   cursors,
 }: {
   readonly laneCache: Pick<LaneCache, 'lanes' | 'want'>;
-  readonly cursors: Pick<LaneCursors, 'drop'>;
+  readonly cursors: Pick<LaneCursors, 'dropKeys'>;
 }): MovingKeys {
   let held: readonly string[] = [];
   let over: readonly string[] = [];
@@ -38,9 +39,9 @@ export function createMovingKeys({
       over = [];
       const ended = new Set((keys ?? []).flatMap((one) => (one.over ? [one.key] : [])));
       if (ended.size > 0) {
+        cursors.dropKeys(ended);
         const lanes = laneCache.lanes().filter(({ key }) => ended.has(key));
         const stale = lanes.filter(({ key, fresh }) => !(fresh && asked.has(key)));
-        for (const lane of stale) cursors.drop(laneName(lane));
         laneCache.want(stale.map((lane) => [laneName(lane), depthMin] as const));
         const unread = new Set(stale.map(({ key }) => key));
         over = [...ended].filter((key) => asked.has(key) && !unread.has(key));
