@@ -1271,17 +1271,19 @@ $$;
 
 -- Returns the milliseconds until the next timer or deadline of a flow; null: there is none.
 create function flows_due_ms() returns float8
-  language sql volatile
+  language plpgsql volatile
   set search_path from current
   set jit = off
   set enable_seqscan = off
   set enable_hashjoin = off
   set enable_mergejoin = off
 as $$
-  select extract(epoch from least(
+begin
+  return extract(epoch from least(
     (select s.due from flow_step s where s.due is not null order by s.due limit 1),
     (select f.deadline from flow f where f.ended is null and f.stopping is null and f.deadline is not null order by f.deadline limit 1))
-    - clock_timestamp())::float8 * 1000
+    - clock_timestamp())::float8 * 1000;
+end
 $$;
 
 -- Moves flows on, under the leader's epoch. p_read: {"from", "max", "walk"}: takes up to max tallies from the
@@ -4268,11 +4270,14 @@ begin
       select x.n::bigint from jsonb_array_elements_text(p_plan -> 'settled') as x (n)));
   end if;
   if cardinality(p_ids) > 0 then
-    -- a hash of the plan's ids, which the jobs of batches are looked up in: far more may be in batches
-    v_batched := array(
-      select u.id from (select w.jobs from work_queue w where w.jobs is not null and w.position >= batches_from() limit 100000) b
-      cross join lateral unnest(b.jobs) as u (id)
-      where (u.id in (select x.id from unnest(p_ids) as x (id))) is true);
+    v_batched := '{}';
+    if exists (select from work_queue w where w.jobs is not null and w.position >= batches_from()) then
+      -- a hash of the plan's ids, which the jobs of batches are looked up in: far more may be in batches
+      v_batched := array(
+        select u.id from (select w.jobs from work_queue w where w.jobs is not null and w.position >= batches_from() limit 100000) b
+        cross join lateral unnest(b.jobs) as u (id)
+        where (u.id in (select x.id from unnest(p_ids) as x (id))) is true);
+    end if;
     with grouped as (
       select p.row, case when count(*) = 1 then (array_agg(p.id))[1] end as id, case when count(*) > 1 then array_agg(p.id order by p.n) end as jobs,
              min(p.payload_version) as version, min(p.pool) as pool, min(p.task) as task, count(*) = 1 and bool_or(p.crashes > 0) as suspect,
@@ -4307,8 +4312,10 @@ begin
     if coalesce(v_made, 0) < cardinality(p_ids) then
       v_missing := array(select unnest(p_ids) except select unnest(v_ids));
     end if;
-    if p_notify then
-      perform pg_notify(current_schema() || ':work', x.pool) from (select unnest(v_pools) as pool union select v_pool) x where x.pool is not null;
+    if p_notify and v_pool is not null then
+      perform pg_notify(current_schema() || ':work', v_pool);
+    elsif p_notify then
+      perform pg_notify(current_schema() || ':work', x.pool) from (select distinct unnest(v_pools) as pool) x;
     end if;
   end if;
   return query select extract(epoch from v_now)::float8 * 1000, coalesce(v_positions, ''), v_missing;
@@ -5220,12 +5227,13 @@ $$;
 -- Returns when the sweeps of waiting jobs and of schedules are next due, in milliseconds; null: not at all. A
 -- schedule that is not planned yet is due now. Served by queue_due and queue_expiring.
 create function tick_due() returns jsonb
-  language sql volatile security definer
+  language plpgsql volatile security definer
   set search_path from current
   set jit = off
   set enable_seqscan = off
 as $$
-  select jsonb_build_object(
+begin
+  return jsonb_build_object(
     'promoteMs', (
       select extract(epoch from q.run_after - clock_timestamp())::float8 * 1000 from queue q
       where q.run_after is not null order by q.run_after limit 1),
@@ -5236,7 +5244,8 @@ as $$
     'cronMs', (
       select extract(epoch from min(coalesce(s.next_slot, clock_timestamp())) - clock_timestamp())::float8 * 1000
       from schedule s where not s.paused),
-    'flowsMs', flows_due_ms())
+    'flowsMs', flows_due_ms());
+end
 $$;
 
 -- Returns a text that differs after any change to the settings of queues, and to the keys that are held while they
@@ -5254,13 +5263,15 @@ $$;
 -- Lists transactions that may have drawn numbers of jobs that no other session can see yet: each takes a lock
 -- on the table before it draws a number, and holds it until after the commit.
 create function enqueuers() returns text[]
-  language sql stable security definer
+  language plpgsql stable security definer
   set search_path from current
 as $$
-  select array(
+begin
+  return array(
     select distinct l.virtualtransaction from pg_locks l
     where l.locktype = 'relation' and l.relation = 'queue'::regclass and l.mode = 'RowExclusiveLock' and l.granted
-      and l.database = (select d.oid from pg_database d where d.datname = current_database()) and l.pid is distinct from pg_backend_pid())
+      and l.database = (select d.oid from pg_database d where d.datname = current_database()) and l.pid is distinct from pg_backend_pid());
+end
 $$;
 
 -- Describes the jobs of work items, in their order, for a scheduler that did not write them itself. Served by
@@ -5606,16 +5617,20 @@ $$;
 
 -- Locks the first ready batches from a position on that a node can run; no bundles.
 create function ready_batches(p_pool text, p_tasks jsonb, p_from bigint, p_max integer) returns bigint[]
-  language sql volatile security definer
+  language plpgsql volatile security definer
   set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
   set enable_seqscan = off
   set enable_bitmapscan = off
 as $$
-  select array(
+begin
+  return array(
     select w.position from work_queue w
     where w.jobs is not null and w.together is null and w.position >= greatest(p_from, batches_from()) and w.lock_key is null and w.pool = p_pool
       and node_takes(p_tasks, w.task, w.version, false)
-    order by w.position limit p_max for update skip locked)
+    order by w.position limit p_max for update skip locked);
+end
 $$;
 
 -- Takes apart ready batches that a node can run: enough for p_jobs jobs, since each batch has at least two.
@@ -5834,7 +5849,7 @@ $$;
 --   reap   reap expired leases if slots are left
 -- lease_ms: for a batch, 1 s more than the timeout of jobs without one of their own.
 create function claim_rows(p_node text, p_incarnation uuid, p_token uuid, p_take jsonb)
-  returns table ("position" bigint, size integer, lease_ms float8, bundle bigint, jobs text)
+  returns table ("position" bigint, size integer, lease_ms float8, bundle bigint, jobs text, suspect boolean)
   language plpgsql volatile security definer
   set search_path from current
   set plan_cache_mode = force_generic_plan
@@ -5861,7 +5876,7 @@ begin
                nullif(q.tries, 0), q.max_tries, nullif(q.crashes, 0), q.retry, q.trace, floor(date_part('epoch', q.created) * 1000 + 0.0005),
                date_part('epoch', q.timeout), q.checkpoint)::text end, ',' order by u.n) || ']'
       from unnest(coalesce(w.jobs, array[w.id])) with ordinality as u (id, n), queue q
-      where q.id = any (array[u.id]))
+      where q.id = any (array[u.id])), w.suspect
     from work_queue w
     where w.position = any (v_leased);
 end
@@ -6252,19 +6267,26 @@ $$;
 
 -- functions/worker/front.sql
 
--- The front: positions that searches begin at (work_front).
+-- The front: positions that searches begin at (work_front). In PL/pgSQL, as all that runs for each job or tick: up to
+-- PostgreSQL 17, a statement plans the SQL functions that it calls each time that it runs (25 us for one of these).
 
 create function batches_from() returns bigint
-  language sql stable security definer
+  language plpgsql stable security definer
   set search_path from current
-  set jit = off
-as $$ select coalesce((select f.batch from work_front f), 0) $$;
+as $$
+begin
+  return coalesce((select f.batch from work_front f), 0);
+end
+$$;
 
 create function items_from() returns bigint
-  language sql stable security definer
+  language plpgsql stable security definer
   set search_path from current
-  set jit = off
-as $$ select coalesce((select f.item from work_front f), 0) $$;
+as $$
+begin
+  return coalesce((select f.item from work_front f), 0);
+end
+$$;
 
 -- Moves the front up to the first item and the first batch. Only the leader calls it, in a transaction that
 -- asserts that it leads: it alone makes items, at positions behind all that were drawn before. The parts of a
@@ -6696,13 +6718,16 @@ $$;
 
 -- Lists the advisory locks of this database, with the pids of their holders.
 create function held_sessions() returns table (key bigint, pid integer)
-  language sql stable security definer
+  language plpgsql stable security definer
   set search_path from current
 as $$
-  select (l.classid::bigint << 32) | l.objid::bigint, l.pid
-  from pg_locks l
-  where l.locktype = 'advisory' and l.objsubid = 1 and l.granted
-    and l.database = (select d.oid from pg_database d where d.datname = current_database())
+begin
+  return query
+    select (l.classid::bigint << 32) | l.objid::bigint, l.pid
+    from pg_locks l
+    where l.locktype = 'advisory' and l.objsubid = 1 and l.granted
+      and l.database = (select d.oid from pg_database d where d.datname = current_database());
+end
 $$;
 
 -- Notes the session in which a node sends heartbeats, and that the session is there. Notes none if the
@@ -6732,27 +6757,33 @@ $$;
 -- Lists live nodes that have a session, and whether that session is there. All sessions from before a restart
 -- of the server have ended, so they say nothing and are left out.
 create function node_sessions() returns table (node text, held boolean, missed timestamptz)
-  language sql stable security definer
+  language plpgsql stable security definer
   set search_path from current
   set jit = off
 as $$
-  select s.node, h.key is not null, s.missed
-  from node_session s
-  join node n on n.id = s.node and n.incarnation = s.incarnation and n.state in ('alive', 'draining')
-  left join held_sessions() h on h.key = s.key and h.pid = s.pid
-  where s.server = pg_postmaster_start_time()
+begin
+  return query
+    select s.node, h.key is not null, s.missed
+    from node_session s
+    join node n on n.id = s.node and n.incarnation = s.incarnation and n.state in ('alive', 'draining')
+    left join held_sessions() h on h.key = s.key and h.pid = s.pid
+    where s.server = pg_postmaster_start_time();
+end
 $$;
 
 -- Counts the nodes whose session is missing, for the leader's polls; tells whether note_missing_nodes would change
 -- anything, and in how many milliseconds the first of those nodes is lost. Reads only.
 create function missing_nodes() returns table (missing integer, changed boolean, lost_in_ms double precision)
-  language sql stable security definer
+  language plpgsql stable security definer
   set search_path from current
 as $$
-  select (count(*) filter (where not s.held))::integer,
-    coalesce(bool_or(s.held = (s.missed is not null)), false),
-    extract(epoch from min(s.missed) filter (where not s.held) + interval '3 seconds' - clock_timestamp())::float8 * 1000
-  from node_sessions() s
+begin
+  return query
+    select (count(*) filter (where not s.held))::integer,
+      coalesce(bool_or(s.held = (s.missed is not null)), false),
+      extract(epoch from min(s.missed) filter (where not s.held) + interval '3 seconds' - clock_timestamp())::float8 * 1000
+    from node_sessions() s;
+end
 $$;
 
 -- Notes since when sessions of nodes are missing. Waits for no lock, for the reason in lose_nodes: a locked

@@ -126,7 +126,12 @@ const claim: Act = async (model, { ground, nodes, pick, seen }) => {
   const input = { node: who.id, incarnation: who.incarnation, max, token, from: 0, reap: false };
   const rows =
     ahead === null
-      ? (await ground.claim(who, max, token)).map((job) => ({ position: job.position, size: 1, jobs: [job] }))
+      ? (await ground.claim(who, max, token)).map((job) => ({
+          position: job.position,
+          size: 1,
+          jobs: [job],
+          suspect: job.crashes > 0,
+        }))
       : (await claimRows(ground.database, { ...input, ahead })).rows;
   expect(rows.map(({ position, size, jobs }) => [position, size, jobs.map(({ id }) => id)])).toEqual(
     taken

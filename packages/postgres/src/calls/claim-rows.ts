@@ -10,6 +10,8 @@ export interface ClaimedRow {
   readonly size: number;
   /** In the order in which they are to run. */
   readonly jobs: readonly ClaimedJob[];
+  /** True for a job that was lost with its node before: the node may begin others only later, or after it. */
+  readonly suspect: boolean;
 }
 
 /** Result of one claim. */
@@ -85,16 +87,17 @@ export async function claimRows(target: Target, input: ClaimRowsInput): Promise<
     readonly leaseMs: number;
     readonly bundle: string | null;
     readonly jobs: string | null;
+    readonly suspect: boolean;
   }>(text, [node, incarnation, token, JSON.stringify({ max, ahead, from, reap })]);
   const rows = claimed
-    .map(({ position, size, leaseMs, bundle, jobs }): ClaimedRow => {
+    .map(({ position, size, leaseMs, bundle, jobs, suspect }): ClaimedRow => {
       const listed = JSON.parse(jobs ?? '[]') as readonly (Listed | Plain)[];
       const own = size > 1 && bundle === null;
       const timeoutMs = own ? leaseMs - graceMs : leaseMs;
       const common = { token, position, bundle, timeoutMs, own };
       const toOne = (job: Listed | Plain): ClaimedJob =>
         job.length === 6 ? toPlain(job, common) : toJob(job, common);
-      return { position, size, jobs: listed.map(toOne) };
+      return { position, size, jobs: listed.map(toOne), suspect };
     })
     .filter(({ jobs }) => jobs.length > 0)
     .toSorted((a, b) => a.position - b.position);
@@ -110,7 +113,7 @@ function isFull(rows: readonly { readonly size: number; readonly jobs: string | 
   return jobs >= jobsMax || units * unitBytesMax >= bytesMax;
 }
 
-const columns = `f."position"::float8 as "position", f.size, f.lease_ms as "leaseMs", f.bundle, f.jobs`;
+const columns = `f."position"::float8 as "position", f.size, f.lease_ms as "leaseMs", f.bundle, f.jobs, f.suspect`;
 
 interface Common {
   readonly token: string;

@@ -15,7 +15,7 @@ const turns = async (): Promise<void> => {
 function rows(count: number): Claimed['rows'] {
   return Array.from({ length: count }, (_, index) => {
     const job = { id: `${index}`, position: index, bundle: null } as ClaimedJob;
-    return { position: index, size: 2, jobs: [job, job] };
+    return { position: index, size: 2, jobs: [job, job], suspect: false };
   });
 }
 

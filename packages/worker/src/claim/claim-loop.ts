@@ -38,7 +38,7 @@ export interface ClaimerParts {
 export interface Claimer {
   /**
    * Call when a slot frees. Claims at once if the last claim left work behind, or if the node holds nothing
-   * any more (`empty`): a suspect may have waited for the one that ran here.
+   * any more (`empty`) and ran a suspect: another one may have waited for it.
    */
   readonly slotFreed: (empty: boolean) => void;
   /**
@@ -129,16 +129,15 @@ export function startClaimer(parts: ClaimerParts): Claimer {
     // A claim that was cut counts as filled, however few rows it has: more work is ready.
     const asked = free + ahead;
     const got = claimed.full ? Math.max(asked, units.length) : units.length;
-    const tookMs = performance.now() - nowMs;
     // Beyond the free slots the claim took only batches, and may have left single jobs in front of them. So
     // the watermark follows the jobs for the free slots alone.
     const last = units.slice(0, free).at(-1)?.at(-1)?.position;
-    if (free > 0) lowWater.saw({ last, filled: got >= free, tookMs });
+    if (free > 0) lowWater.saw({ last, filled: got >= free, tookMs: performance.now() - nowMs });
     more = free > 0 ? got >= free : more;
     short = got < asked;
     if (short) ask();
     parts.take(units, { claimedAt: claimed.claimedAt, ahead: claimed.full || got < free ? 0 : ahead });
-    const suspect = units.some(([first]) => first.crashes > 0);
+    const suspect = claimed.rows.some((row) => row.suspect);
     return pace.next({ got, asked, nowMs, hearing: hearing(), suspect });
   };
 
@@ -158,7 +157,8 @@ export function startClaimer(parts: ClaimerParts): Claimer {
     slotFreed: (empty) => {
       // While the loop gathers, it claims by itself when the gathering time is over.
       const want = wanted();
-      if (empty || (isDueNow(parts, want, more) && more && !(gathering && isFew(want, slots)))) loop.wake();
+      const due = isDueNow(parts, want, more) && more && !(gathering && isFew(want, slots));
+      if (due || (empty && pace.emptied())) loop.wake();
     },
     settled: () => {
       settled = true;

@@ -101,5 +101,11 @@ export function createClaims({ database, node, incarnation, ended, tokens, obser
 
 /** Makes each job a work item of its own. */
 function alone(jobs: readonly ClaimedJob[]): ClaimedRows {
-  return { rows: jobs.map((job) => ({ position: job.position, size: 1, jobs: [job] })), full: false };
+  const rows = jobs.map((job) => ({
+    position: job.position,
+    size: 1,
+    jobs: [job],
+    suspect: job.crashes > 0,
+  }));
+  return { rows, full: false };
 }

@@ -30,6 +30,15 @@ describe('pace', () => {
     expect(waits.at(-1)).toBe(500);
   });
 
+  test('an empty node claims anew once, if it had claimed a suspect', () => {
+    const pace = createPace();
+    pace.next({ got: 1, asked: 5, nowMs: 0, hearing: true });
+    expect(pace.emptied()).toBe(false);
+    pace.next({ got: 1, asked: 5, nowMs: 1, hearing: true, suspect: true });
+    pace.next({ got: 1, asked: 5, nowMs: 2, hearing: true });
+    expect([pace.emptied(), pace.emptied()]).toEqual([true, false]);
+  });
+
   test('looks twice a second for a minute after it found a suspect: others may begin beside it by time alone', () => {
     const pace = createPace();
     pace.next({ got: 1, asked: 5, nowMs: 0, hearing: true, suspect: true });

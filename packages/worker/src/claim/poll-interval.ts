@@ -10,6 +10,11 @@ export interface Pace {
     /** True if the claim brought a job that was lost with its node before. Default false. */
     readonly suspect?: boolean;
   }) => number;
+  /**
+   * Call when the node holds nothing any more. Returns true if a suspect was claimed since the last time: another
+   * one may have waited for it.
+   */
+  readonly emptied: () => boolean;
   /** Resets the wait after a hint of work. */
   readonly hurry: () => void;
 }
@@ -36,9 +41,10 @@ export function createPace(): Pace {
   let waitMs = firstMs;
   let foundAt = -Infinity;
   let suspectAt = -Infinity;
+  let hadSuspect = false;
   return {
     next: ({ got, asked, nowMs, hearing, suspect = false }) => {
-      if (suspect) suspectAt = nowMs;
+      if (suspect) [suspectAt, hadSuspect] = [nowMs, true];
       if (got > 0) {
         foundAt = nowMs;
         waitMs = hearing ? firstMs : firstBusyMs;
@@ -50,6 +56,11 @@ export function createPace(): Pace {
       const nextMs = Math.min(waitMs, lastMs);
       waitMs = Math.min(lastMs, waitMs * (hearing ? growth.hearing : growth.polling));
       return nextMs;
+    },
+    emptied: () => {
+      const had = hadSuspect;
+      hadSuspect = false;
+      return had;
     },
     hurry: () => {
       waitMs = firstMs;

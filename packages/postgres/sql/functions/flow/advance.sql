@@ -42,17 +42,19 @@ $$;
 
 -- Returns the milliseconds until the next timer or deadline of a flow; null: there is none.
 create function flows_due_ms() returns float8
-  language sql volatile
+  language plpgsql volatile
   set search_path from current
   set jit = off
   set enable_seqscan = off
   set enable_hashjoin = off
   set enable_mergejoin = off
 as $$
-  select extract(epoch from least(
+begin
+  return extract(epoch from least(
     (select s.due from flow_step s where s.due is not null order by s.due limit 1),
     (select f.deadline from flow f where f.ended is null and f.stopping is null and f.deadline is not null order by f.deadline limit 1))
-    - clock_timestamp())::float8 * 1000
+    - clock_timestamp())::float8 * 1000;
+end
 $$;
 
 -- Moves flows on, under the leader's epoch. p_read: {"from", "max", "walk"}: takes up to max tallies from the

@@ -72,11 +72,14 @@ begin
       select x.n::bigint from jsonb_array_elements_text(p_plan -> 'settled') as x (n)));
   end if;
   if cardinality(p_ids) > 0 then
-    -- a hash of the plan's ids, which the jobs of batches are looked up in: far more may be in batches
-    v_batched := array(
-      select u.id from (select w.jobs from work_queue w where w.jobs is not null and w.position >= batches_from() limit 100000) b
-      cross join lateral unnest(b.jobs) as u (id)
-      where (u.id in (select x.id from unnest(p_ids) as x (id))) is true);
+    v_batched := '{}';
+    if exists (select from work_queue w where w.jobs is not null and w.position >= batches_from()) then
+      -- a hash of the plan's ids, which the jobs of batches are looked up in: far more may be in batches
+      v_batched := array(
+        select u.id from (select w.jobs from work_queue w where w.jobs is not null and w.position >= batches_from() limit 100000) b
+        cross join lateral unnest(b.jobs) as u (id)
+        where (u.id in (select x.id from unnest(p_ids) as x (id))) is true);
+    end if;
     with grouped as (
       select p.row, case when count(*) = 1 then (array_agg(p.id))[1] end as id, case when count(*) > 1 then array_agg(p.id order by p.n) end as jobs,
              min(p.payload_version) as version, min(p.pool) as pool, min(p.task) as task, count(*) = 1 and bool_or(p.crashes > 0) as suspect,
@@ -111,8 +114,10 @@ begin
     if coalesce(v_made, 0) < cardinality(p_ids) then
       v_missing := array(select unnest(p_ids) except select unnest(v_ids));
     end if;
-    if p_notify then
-      perform pg_notify(current_schema() || ':work', x.pool) from (select unnest(v_pools) as pool union select v_pool) x where x.pool is not null;
+    if p_notify and v_pool is not null then
+      perform pg_notify(current_schema() || ':work', v_pool);
+    elsif p_notify then
+      perform pg_notify(current_schema() || ':work', x.pool) from (select distinct unnest(v_pools) as pool) x;
     end if;
   end if;
   return query select extract(epoch from v_now)::float8 * 1000, coalesce(v_positions, ''), v_missing;

@@ -82,12 +82,13 @@ $$;
 -- Returns when the sweeps of waiting jobs and of schedules are next due, in milliseconds; null: not at all. A
 -- schedule that is not planned yet is due now. Served by queue_due and queue_expiring.
 create function tick_due() returns jsonb
-  language sql volatile security definer
+  language plpgsql volatile security definer
   set search_path from current
   set jit = off
   set enable_seqscan = off
 as $$
-  select jsonb_build_object(
+begin
+  return jsonb_build_object(
     'promoteMs', (
       select extract(epoch from q.run_after - clock_timestamp())::float8 * 1000 from queue q
       where q.run_after is not null order by q.run_after limit 1),
@@ -98,7 +99,8 @@ as $$
     'cronMs', (
       select extract(epoch from min(coalesce(s.next_slot, clock_timestamp())) - clock_timestamp())::float8 * 1000
       from schedule s where not s.paused),
-    'flowsMs', flows_due_ms())
+    'flowsMs', flows_due_ms());
+end
 $$;
 
 -- Returns a text that differs after any change to the settings of queues, and to the keys that are held while they
@@ -116,13 +118,15 @@ $$;
 -- Lists transactions that may have drawn numbers of jobs that no other session can see yet: each takes a lock
 -- on the table before it draws a number, and holds it until after the commit.
 create function enqueuers() returns text[]
-  language sql stable security definer
+  language plpgsql stable security definer
   set search_path from current
 as $$
-  select array(
+begin
+  return array(
     select distinct l.virtualtransaction from pg_locks l
     where l.locktype = 'relation' and l.relation = 'queue'::regclass and l.mode = 'RowExclusiveLock' and l.granted
-      and l.database = (select d.oid from pg_database d where d.datname = current_database()) and l.pid is distinct from pg_backend_pid())
+      and l.database = (select d.oid from pg_database d where d.datname = current_database()) and l.pid is distinct from pg_backend_pid());
+end
 $$;
 
 -- Describes the jobs of work items, in their order, for a scheduler that did not write them itself. Served by

@@ -110,16 +110,20 @@ $$;
 
 -- Locks the first ready batches from a position on that a node can run; no bundles.
 create function ready_batches(p_pool text, p_tasks jsonb, p_from bigint, p_max integer) returns bigint[]
-  language sql volatile security definer
+  language plpgsql volatile security definer
   set search_path from current
+  set plan_cache_mode = force_generic_plan
+  set jit = off
   set enable_seqscan = off
   set enable_bitmapscan = off
 as $$
-  select array(
+begin
+  return array(
     select w.position from work_queue w
     where w.jobs is not null and w.together is null and w.position >= greatest(p_from, batches_from()) and w.lock_key is null and w.pool = p_pool
       and node_takes(p_tasks, w.task, w.version, false)
-    order by w.position limit p_max for update skip locked)
+    order by w.position limit p_max for update skip locked);
+end
 $$;
 
 -- Takes apart ready batches that a node can run: enough for p_jobs jobs, since each batch has at least two.

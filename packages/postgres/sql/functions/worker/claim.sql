@@ -54,7 +54,7 @@ $$;
 --   reap   reap expired leases if slots are left
 -- lease_ms: for a batch, 1 s more than the timeout of jobs without one of their own.
 create function claim_rows(p_node text, p_incarnation uuid, p_token uuid, p_take jsonb)
-  returns table ("position" bigint, size integer, lease_ms float8, bundle bigint, jobs text)
+  returns table ("position" bigint, size integer, lease_ms float8, bundle bigint, jobs text, suspect boolean)
   language plpgsql volatile security definer
   set search_path from current
   set plan_cache_mode = force_generic_plan
@@ -81,7 +81,7 @@ begin
                nullif(q.tries, 0), q.max_tries, nullif(q.crashes, 0), q.retry, q.trace, floor(date_part('epoch', q.created) * 1000 + 0.0005),
                date_part('epoch', q.timeout), q.checkpoint)::text end, ',' order by u.n) || ']'
       from unnest(coalesce(w.jobs, array[w.id])) with ordinality as u (id, n), queue q
-      where q.id = any (array[u.id]))
+      where q.id = any (array[u.id])), w.suspect
     from work_queue w
     where w.position = any (v_leased);
 end

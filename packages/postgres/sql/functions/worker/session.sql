@@ -26,13 +26,16 @@ $$;
 
 -- Lists the advisory locks of this database, with the pids of their holders.
 create function held_sessions() returns table (key bigint, pid integer)
-  language sql stable security definer
+  language plpgsql stable security definer
   set search_path from current
 as $$
-  select (l.classid::bigint << 32) | l.objid::bigint, l.pid
-  from pg_locks l
-  where l.locktype = 'advisory' and l.objsubid = 1 and l.granted
-    and l.database = (select d.oid from pg_database d where d.datname = current_database())
+begin
+  return query
+    select (l.classid::bigint << 32) | l.objid::bigint, l.pid
+    from pg_locks l
+    where l.locktype = 'advisory' and l.objsubid = 1 and l.granted
+      and l.database = (select d.oid from pg_database d where d.datname = current_database());
+end
 $$;
 
 -- Notes the session in which a node sends heartbeats, and that the session is there. Notes none if the
@@ -62,27 +65,33 @@ $$;
 -- Lists live nodes that have a session, and whether that session is there. All sessions from before a restart
 -- of the server have ended, so they say nothing and are left out.
 create function node_sessions() returns table (node text, held boolean, missed timestamptz)
-  language sql stable security definer
+  language plpgsql stable security definer
   set search_path from current
   set jit = off
 as $$
-  select s.node, h.key is not null, s.missed
-  from node_session s
-  join node n on n.id = s.node and n.incarnation = s.incarnation and n.state in ('alive', 'draining')
-  left join held_sessions() h on h.key = s.key and h.pid = s.pid
-  where s.server = pg_postmaster_start_time()
+begin
+  return query
+    select s.node, h.key is not null, s.missed
+    from node_session s
+    join node n on n.id = s.node and n.incarnation = s.incarnation and n.state in ('alive', 'draining')
+    left join held_sessions() h on h.key = s.key and h.pid = s.pid
+    where s.server = pg_postmaster_start_time();
+end
 $$;
 
 -- Counts the nodes whose session is missing, for the leader's polls; tells whether note_missing_nodes would change
 -- anything, and in how many milliseconds the first of those nodes is lost. Reads only.
 create function missing_nodes() returns table (missing integer, changed boolean, lost_in_ms double precision)
-  language sql stable security definer
+  language plpgsql stable security definer
   set search_path from current
 as $$
-  select (count(*) filter (where not s.held))::integer,
-    coalesce(bool_or(s.held = (s.missed is not null)), false),
-    extract(epoch from min(s.missed) filter (where not s.held) + interval '3 seconds' - clock_timestamp())::float8 * 1000
-  from node_sessions() s
+begin
+  return query
+    select (count(*) filter (where not s.held))::integer,
+      coalesce(bool_or(s.held = (s.missed is not null)), false),
+      extract(epoch from min(s.missed) filter (where not s.held) + interval '3 seconds' - clock_timestamp())::float8 * 1000
+    from node_sessions() s;
+end
 $$;
 
 -- Notes since when sessions of nodes are missing. Waits for no lock, for the reason in lose_nodes: a locked
