@@ -70,7 +70,14 @@ async function execute({ title, projects, env }, args) {
     {
       cwd: root,
       stdio: ['ignore', 'inherit', 'inherit'],
-      env: { ...process.env, PGQUEUE_TEST_OUTCOME: file, PGQUEUE_TEST_MISSING: missingFile, ...env },
+      env: {
+        ...process.env,
+        // the tests start thousands of processes, each of which would strip and compile the same sources
+        NODE_COMPILE_CACHE: join(scratch, 'compiled'),
+        PGQUEUE_TEST_OUTCOME: file,
+        PGQUEUE_TEST_MISSING: missingFile,
+        ...env,
+      },
     },
   );
   const pass = (/** @type {NodeJS.Signals} */ signal) => void vitest.kill(signal);
