@@ -6268,7 +6268,7 @@ $$;
 -- functions/worker/front.sql
 
 -- The front: positions that searches begin at (work_front). In PL/pgSQL, as all that runs for each job or tick: up to
--- PostgreSQL 17, a statement plans the SQL functions that it calls each time that it runs (25 us for one of these).
+-- PostgreSQL 17, a statement plans the SQL functions that it calls each time that it runs.
 
 create function batches_from() returns bigint
   language plpgsql stable security definer

@@ -19,8 +19,11 @@ function rows(count: number): Claimed['rows'] {
   });
 }
 
-/** Claims for 4 free slots and 4 batches ahead. The first claim brings `claimed`, every other one nothing. */
-async function claims(claimed: Pick<Claimed, 'rows' | 'full'>) {
+/**
+ * Claims for 4 free slots and 4 batches ahead. The first claim brings `claimed`, every other one nothing. `empties`: the
+ * node then holds nothing any more.
+ */
+async function claims(claimed: Pick<Claimed, 'rows' | 'full'>, { empties = false } = {}) {
   const given: Claimed['rows'][] = [];
   const taken: { readonly units: number; readonly ahead: number }[] = [];
   const claimer = startClaimer({
@@ -38,6 +41,8 @@ async function claims(claimed: Pick<Claimed, 'rows' | 'full'>) {
     observe: () => {},
   });
   await turns();
+  if (empties) claimer.slotFreed(true);
+  await turns();
   const claimsUntilNow = given.length;
   await claimer.stop();
   return { claims: claimsUntilNow, first: taken[0] };
@@ -51,6 +56,12 @@ test('a claim that was cut is followed by the next at once, and says nothing of 
 test('a claim that brought less than was asked for, and was not cut, has taken all', async () => {
   expect(await claims({ rows: rows(6), full: false })).toEqual({ claims: 1, first: { units: 6, ahead: 4 } });
   expect(await claims({ rows: rows(8), full: false })).toEqual({ claims: 2, first: { units: 8, ahead: 4 } });
+});
+
+test('a node that holds nothing any more claims anew only if it ran a suspect', async () => {
+  const suspects = rows(1).map((row) => ({ ...row, suspect: true }));
+  expect(await claims({ rows: rows(1), full: false }, { empties: true })).toMatchObject({ claims: 1 });
+  expect(await claims({ rows: suspects, full: false }, { empties: true })).toMatchObject({ claims: 2 });
 });
 
 /**
