@@ -4247,7 +4247,7 @@ declare
   v_pools text[] := array(select jsonb_array_elements_text(p_plan -> 'pools'));
   v_together integer[] := p_plan ->> 'together';
   v_rows integer[] := p_plan ->> 'rows';
-  v_batched uuid[];
+  v_batched uuid[] := '{}';
   v_made bigint;
 begin
   perform set_config('synchronous_commit', 'off', true);
@@ -4270,7 +4270,6 @@ begin
       select x.n::bigint from jsonb_array_elements_text(p_plan -> 'settled') as x (n)));
   end if;
   if cardinality(p_ids) > 0 then
-    v_batched := '{}';
     if exists (select from work_queue w where w.jobs is not null and w.position >= batches_from()) then
       -- a hash of the plan's ids, which the jobs of batches are looked up in: far more may be in batches
       v_batched := array(
@@ -5847,7 +5846,7 @@ $$;
 --   ahead  batches at most beyond them, if max items were ready; all of them have about 1,000 jobs at most
 --   from   the caller's low-water mark; items before it are not read
 --   reap   reap expired leases if slots are left
--- lease_ms: for a batch, 1 s more than the timeout of jobs without one of their own.
+-- lease_ms: for a batch, 1 s more than the timeout of jobs without one of their own. suspect: see next_suspect.
 create function claim_rows(p_node text, p_incarnation uuid, p_token uuid, p_take jsonb)
   returns table ("position" bigint, size integer, lease_ms float8, bundle bigint, jobs text, suspect boolean)
   language plpgsql volatile security definer

@@ -49,7 +49,7 @@ declare
   v_pools text[] := array(select jsonb_array_elements_text(p_plan -> 'pools'));
   v_together integer[] := p_plan ->> 'together';
   v_rows integer[] := p_plan ->> 'rows';
-  v_batched uuid[];
+  v_batched uuid[] := '{}';
   v_made bigint;
 begin
   perform set_config('synchronous_commit', 'off', true);
@@ -72,7 +72,6 @@ begin
       select x.n::bigint from jsonb_array_elements_text(p_plan -> 'settled') as x (n)));
   end if;
   if cardinality(p_ids) > 0 then
-    v_batched := '{}';
     if exists (select from work_queue w where w.jobs is not null and w.position >= batches_from()) then
       -- a hash of the plan's ids, which the jobs of batches are looked up in: far more may be in batches
       v_batched := array(

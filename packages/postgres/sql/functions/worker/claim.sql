@@ -52,7 +52,7 @@ $$;
 --   ahead  batches at most beyond them, if max items were ready; all of them have about 1,000 jobs at most
 --   from   the caller's low-water mark; items before it are not read
 --   reap   reap expired leases if slots are left
--- lease_ms: for a batch, 1 s more than the timeout of jobs without one of their own.
+-- lease_ms: for a batch, 1 s more than the timeout of jobs without one of their own. suspect: see next_suspect.
 create function claim_rows(p_node text, p_incarnation uuid, p_token uuid, p_take jsonb)
   returns table ("position" bigint, size integer, lease_ms float8, bundle bigint, jobs text, suspect boolean)
   language plpgsql volatile security definer
