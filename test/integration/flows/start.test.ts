@@ -244,6 +244,40 @@ test.each([
   expect(await sql('select from pgqueue.flow')).toEqual([]);
 });
 
+test.each([
+  ['flow', `name = ''`, 'flow_name_check'],
+  ['flow', `key = repeat('k', 201)`, 'flow_key_check'],
+  ['flow', `unique_key = repeat('ü', 500), name = repeat('🦆', 200)`, undefined],
+  ['flow', `unique_key = repeat('🦆', 500), name = repeat('🦆', 200)`, 'flow_unique_key_check'],
+  ['flow', `unique_key = ''`, 'flow_unique_key_check'],
+  ['flow', `state = 'over', ended = now()`, 'flow_state_check'],
+  ['flow', `reason = repeat('r', 2001)`, 'flow_reason_check'],
+  ['flow', `deadline = 'infinity'`, 'flow_deadline_check'],
+  ['flow', `trace = '[]'`, 'flow_trace_check'],
+  ['flow', `state = 'done'`, 'flow_ended_whole'],
+  ['flow', `ended = now()`, 'flow_ended_whole'],
+  ['flow_step', `step = -1`, 'flow_step_step_check'],
+  ['flow_step', `name = repeat('n', 201)`, 'flow_step_name_check'],
+  ['flow_step', `kind = 'task'`, 'flow_step_kind_check'],
+  ['flow_step', `state = 'running'`, 'flow_step_state_check'],
+  ['flow_step', `state = 'ended', ended = now(), outcome = 'dead'`, 'flow_step_outcome_check'],
+  ['flow_step', `wants = 'some'`, 'flow_step_wants_check'],
+  ['flow_step', `stop_after = 0`, 'flow_step_stop_after_check'],
+  ['flow_step', `outcome = 'done'`, 'flow_step_ended_whole'],
+  ['flow_step', `state = 'ended', outcome = 'done'`, 'flow_step_ended_whole'],
+  ['flow_step', `kind = 'timer'`, 'flow_step_timer_whole'],
+  ['flow_step', `state = 'ended', outcome = 'done', ended = now(), due = now()`, 'flow_step_over'],
+  ['flow_step', `feeds = '{1}'`, 'flow_step_feeds_whole'],
+  ['flow_step', `feeds = '{1}', conditions = '{later}'`, 'flow_step_feeds_whole'],
+])('a row of %s can not have %s', async (table, change, constraint) => {
+  await sql('select pgqueue.start_flow($1::jsonb)', [
+    JSON.stringify({ name: 'f', steps: [{ name: 'a', jobs: [{ task: 't' }] }] }),
+  ]);
+  const changed = sql(`update pgqueue.${table} set ${change}`);
+  if (constraint === undefined) await changed;
+  else await expect(changed).rejects.toMatchObject({ code: '23514', table, constraint });
+});
+
 test('jobs that are released later have their ids from the start', async () => {
   const steps = [
     { name: 'a', jobs: [{ task: 't' }] },

@@ -2,16 +2,19 @@
 -- variant and 74 random bits. In an installation that has a number, the first ten bits after the variant are the
 -- number. Security definer: whoever may insert a job need not read the table.
 create function uuid_v7() returns uuid
-  language sql volatile parallel safe security definer
+  language plpgsql volatile parallel safe security definer
   set search_path from current
 as $$
-  select encode(
-    substring(int8send((extract(epoch from clock_timestamp()) * 1000)::bigint) from 3)
-      || case when i.number is null then t.bits
-              else set_byte(set_byte(t.bits, 2, 128 | (i.number >> 4)), 3, ((i.number & 15) << 4) | (get_byte(t.bits, 3) & 15)) end, 'hex')::uuid
-  from (select set_byte(substring(r.bits from 7), 0, (get_byte(r.bits, 6) & 15) | 112) as bits
-        from (select uuid_send(gen_random_uuid()) as bits) r) t
-  left join installation i on i.only_row
+declare
+  v_bytes bytea := overlay(uuid_send(gen_random_uuid()) placing substring(int8send((extract(epoch from clock_timestamp()) * 1000)::bigint) from 3) from 1);
+  v_number constant integer := (select i.number from installation i);
+begin
+  v_bytes := set_byte(v_bytes, 6, (get_byte(v_bytes, 6) & 15) | 112);
+  if v_number is not null then
+    v_bytes := set_byte(set_byte(v_bytes, 8, 128 | (v_number >> 4)), 9, ((v_number & 15) << 4) | (get_byte(v_bytes, 9) & 15));
+  end if;
+  return encode(v_bytes, 'hex')::uuid;
+end
 $$;
 
 -- Returns the number of the installation that an id names. An id that was made without a number names any one.
