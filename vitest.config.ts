@@ -34,8 +34,8 @@ const under = (...folders: readonly string[]): string[] =>
 const failover = ['test/integration/failover/*.test.ts'];
 
 /**
- * Integration tests that spend their time in whole processes (the command line, the examples of the docs, nodes that die), in large
- * tables, or in many random sequences: `npm run test:long`, on both versions.
+ * Tests that spend their time in whole processes (the command line, clients, packages, nodes that die), in large tables, or in many
+ * random sequences: `npm run test:ci`, on both versions.
  */
 const slow = [
   ...under(
@@ -43,12 +43,11 @@ const slow = [
       (folder) => `integration/${folder}`,
     ),
   ),
-  ...under('conformance', 'docs'),
-  ...under('integration/clients'),
+  ...under('conformance', 'packed', 'integration/clients'),
   'test/integration/{connections/restore,telemetry/health,scheduler/stuck,security/{api,canary,cli,life},worker/{floating,isolation}}.test.ts',
 ];
 
-/** The same of what comes only after many seconds; on one version. */
+/** The same of what comes only after many seconds: `npm run test:long`, on one version. */
 const long = [
   'test/integration/{connections/{dead-ends,settings-matrix},limits/{rate,sweep},nodes/{demo,found-sooner,takeover},plans/pinned-late,scheduler/behind,shared-limits/{chaos,uneven}}.test.ts',
 ];
@@ -60,15 +59,14 @@ const long = [
 const once =
   process.env['PGQUEUE_TEST_MAJOR'] === '15'
     ? [
-        'test/conformance/**',
-        'test/docs/**',
+        'test/{conformance,packed}/**',
         'test/integration/{cli,executables}/*.test.ts',
         'test/integration/clients/*.test.ts',
         'test/integration/connections/{embedded-folder,harness,no-scheduler,pgbouncer,silent-start}.test.ts',
         'test/integration/dashboard/{api/document,api/guard,cli,guard,live,mounts,several}.test.ts',
         'test/integration/encryption/{canary,jobs}.test.ts',
         'test/integration/enqueue/adapters-*.test.ts',
-        'test/integration/installations/{fair-share,move-load,producer,puller,puller-down,worker}.test.ts',
+        'test/integration/installations/{fair-share,move,move-load,producer,puller,puller-down,worker}.test.ts',
         'test/integration/limits/properties.test.ts',
         'test/integration/nodes/{death,fence,heartbeat,node,outage,poison,thread}.test.ts',
         'test/integration/scheduler/{faults,health,leader,policies,stuck}.test.ts',
@@ -85,7 +83,10 @@ const mistakes = 'test/conformance/mistakes.test.ts';
 /** Files share their processes: a new one for each costs more than most files do. */
 const shares = { isolate: false };
 
-/** `npm test`: the projects unit, repo and database, on PostgreSQL 18. The others are `npm run test:long`; checkers, next, citus and docker apart. */
+/**
+ * `npm test`: the projects unit, repo and database, on PostgreSQL 18. `npm run test:ci`: slow, and both on PostgreSQL 15. `npm run
+ * test:long`: slow, and those up to chaos. The others have commands of their own.
+ */
 const projects = [
   {
     ...common,
@@ -109,13 +110,14 @@ const projects = [
     ...withServer,
     name: 'slow',
     include: slow,
-    exclude: [...long, ...once, mistakes, 'test/docs/scratch/**'],
+    exclude: [...long, ...once, mistakes],
   },
+  { ...withServer, name: 'docs', include: under('docs'), exclude: ['test/docs/scratch/**'] },
   {
     ...withServer,
     name: 'long',
     // tests of the chaos bench and of the proofs, too
-    include: [...long, ...under('interleavings', 'kill-points', 'packed', 'chaos', 'proofs')],
+    include: [...long, ...under('interleavings', 'kill-points', 'chaos', 'proofs')],
     exclude: ['test/chaos/smoke.test.ts'],
     testTimeout: 600_000,
   },

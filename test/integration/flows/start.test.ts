@@ -247,7 +247,6 @@ test.each([
 test.each([
   ['flow', `name = ''`, 'flow_name_check'],
   ['flow', `key = repeat('k', 201)`, 'flow_key_check'],
-  ['flow', `unique_key = repeat('ü', 500), name = repeat('🦆', 200)`, undefined],
   ['flow', `unique_key = repeat('🦆', 500), name = repeat('🦆', 200)`, 'flow_unique_key_check'],
   ['flow', `unique_key = ''`, 'flow_unique_key_check'],
   ['flow', `state = 'over', ended = now()`, 'flow_state_check'],
@@ -273,9 +272,11 @@ test.each([
   await sql('select pgqueue.start_flow($1::jsonb)', [
     JSON.stringify({ name: 'f', steps: [{ name: 'a', jobs: [{ task: 't' }] }] }),
   ]);
-  const changed = sql(`update pgqueue.${table} set ${change}`);
-  if (constraint === undefined) await changed;
-  else await expect(changed).rejects.toMatchObject({ code: '23514', table, constraint });
+  await expect(sql(`update pgqueue.${table} set ${change}`)).rejects.toMatchObject({
+    code: '23514',
+    table,
+    constraint,
+  });
 });
 
 test('jobs that are released later have their ids from the start', async () => {
