@@ -44,12 +44,12 @@ const slow = [
     ),
   ),
   ...under('conformance', 'packed', 'integration/clients'),
-  'test/integration/{connections/restore,telemetry/health,scheduler/stuck,security/{api,canary,cli,life},worker/{floating,isolation}}.test.ts',
+  'test/integration/{connections/restore,telemetry/health,scheduler/stuck,security/{api,canary,cli,life},worker/floating}.test.ts',
 ];
 
 /** The same of what comes only after many seconds: `npm run test:long`, on one version. */
 const long = [
-  'test/integration/{connections/{dead-ends,settings-matrix},limits/{rate,sweep},nodes/{demo,found-sooner,takeover},plans/pinned-late,scheduler/behind,shared-limits/{chaos,uneven}}.test.ts',
+  'test/integration/{cli/installations,connections/{dead-ends,settings-matrix},limits/{rate,sweep},nodes/{demo,found-sooner,takeover},plans/pinned-late,scheduler/behind,shared-limits/{chaos,uneven},worker/isolation}.test.ts',
 ];
 
 /**
@@ -73,7 +73,8 @@ const once =
         'test/integration/security/{api,canary,cli,http,tls}.test.ts',
         'test/integration/telemetry/{health,monitoring,telemetry}.test.ts',
         'test/integration/testing-kit/*.test.ts',
-        'test/integration/worker/{floating,isolation,stop}.test.ts',
+        'test/integration/shared-limits/{leases.property,parts}.test.ts',
+        'test/integration/worker/{floating,stop}.test.ts',
       ]
     : [];
 

@@ -2282,10 +2282,9 @@ as $$
   from sums x where s.flow = x.flow and s.step = x.step
 $$;
 
--- Tells whether a need is met by the outcome of the step that it names.
+-- Tells whether a need is met by the outcome of the step that it names. Sets no search path, as node_takes.
 create function need_met(p_condition text, p_outcome text) returns boolean
-  language sql immutable
-  set search_path from current
+  language sql immutable parallel safe
 as $$ select p_condition = 'ended' or p_condition = p_outcome or (p_condition = 'failed' and p_outcome = 'cancelled') $$;
 
 -- Counts the tallies of flows, and ends steps that have ended: looks at those that tallies name, those of p_opened that may
@@ -2483,17 +2482,19 @@ $$;
 -- Tells whether a flow has failed: one of its steps failed or was cancelled, and no step takes that with the
 -- condition ended, or some step takes it otherwise.
 create function flow_failed(p_flow uuid) returns boolean
-  language sql stable
+  language plpgsql stable
   set search_path from current
   set jit = off
   set enable_seqscan = off
   set enable_hashjoin = off
   set enable_mergejoin = off
 as $$
-  select exists (
+begin
+  return exists (
     select from flow_step s
     where s.flow = p_flow and s.outcome in ('failed', 'cancelled')
-      and (s.conditions = '{}' or not s.conditions <@ '{ended}'))
+      and (s.conditions = '{}' or not s.conditions <@ '{ended}'));
+end
 $$;
 
 -- functions/history.sql
@@ -5563,12 +5564,14 @@ $$;
 
 -- Tells whether a job is in a batch. Served by work_queue_batches.
 create function in_batch(p_id uuid) returns boolean
-  language sql stable security definer
+  language plpgsql stable security definer
   set search_path from current
   set jit = off
   set enable_seqscan = off
 as $$
-  select exists (select from work_queue w where w.jobs is not null and w.position >= batches_from() and p_id = any (w.jobs))
+begin
+  return exists (select from work_queue w where w.jobs is not null and w.position >= batches_from() and p_id = any (w.jobs));
+end
 $$;
 
 -- Replaces batches by rows of single jobs with the same lease, or with none if the batch had none. With
@@ -7104,13 +7107,15 @@ $$;
 
 -- Appends one attempt's error; keeps the newest 100.
 create function with_error(p_errors jsonb, p_error jsonb, p_node text, p_try integer, p_at timestamptz) returns jsonb
-  language sql stable
+  language plpgsql stable
   set search_path from current
 as $$
-  select (case when jsonb_array_length(coalesce(p_errors, '[]')) >= 100 then p_errors - 0 else coalesce(p_errors, '[]') end)
+begin
+  return (case when jsonb_array_length(coalesce(p_errors, '[]')) >= 100 then p_errors - 0 else coalesce(p_errors, '[]') end)
     || jsonb_build_array(
          (case when jsonb_typeof(p_error) = 'object' then p_error else jsonb_build_object('message', p_error) end)
-         || jsonb_build_object('node', p_node, 'try', p_try, 'at', p_at))
+         || jsonb_build_object('node', p_node, 'try', p_try, 'at', p_at));
+end
 $$;
 
 -- functions/worker/single.sql

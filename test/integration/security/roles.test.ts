@@ -122,7 +122,7 @@ describe('every table and function has a decision', () => {
 
   test('every function pins its search path, with pg_temp last, but for what is read as a part of another', async () => {
     const loose = await sql(
-      `select proname from pg_proc where pronamespace = $1::regnamespace and proname <> 'node_takes'
+      `select proname from pg_proc where pronamespace = $1::regnamespace and proname not in ('node_takes', 'need_met')
          and not coalesce(proconfig @> array['search_path=' || $1 || ', pg_temp'], false)`,
       [schema],
     );

@@ -22,10 +22,9 @@ as $$
   from sums x where s.flow = x.flow and s.step = x.step
 $$;
 
--- Tells whether a need is met by the outcome of the step that it names.
+-- Tells whether a need is met by the outcome of the step that it names. Sets no search path, as node_takes.
 create function need_met(p_condition text, p_outcome text) returns boolean
-  language sql immutable
-  set search_path from current
+  language sql immutable parallel safe
 as $$ select p_condition = 'ended' or p_condition = p_outcome or (p_condition = 'failed' and p_outcome = 'cancelled') $$;
 
 -- Counts the tallies of flows, and ends steps that have ended: looks at those that tallies name, those of p_opened that may
@@ -223,15 +222,17 @@ $$;
 -- Tells whether a flow has failed: one of its steps failed or was cancelled, and no step takes that with the
 -- condition ended, or some step takes it otherwise.
 create function flow_failed(p_flow uuid) returns boolean
-  language sql stable
+  language plpgsql stable
   set search_path from current
   set jit = off
   set enable_seqscan = off
   set enable_hashjoin = off
   set enable_mergejoin = off
 as $$
-  select exists (
+begin
+  return exists (
     select from flow_step s
     where s.flow = p_flow and s.outcome in ('failed', 'cancelled')
-      and (s.conditions = '{}' or not s.conditions <@ '{ended}'))
+      and (s.conditions = '{}' or not s.conditions <@ '{ended}'));
+end
 $$;

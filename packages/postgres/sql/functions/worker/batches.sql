@@ -3,12 +3,14 @@
 
 -- Tells whether a job is in a batch. Served by work_queue_batches.
 create function in_batch(p_id uuid) returns boolean
-  language sql stable security definer
+  language plpgsql stable security definer
   set search_path from current
   set jit = off
   set enable_seqscan = off
 as $$
-  select exists (select from work_queue w where w.jobs is not null and w.position >= batches_from() and p_id = any (w.jobs))
+begin
+  return exists (select from work_queue w where w.jobs is not null and w.position >= batches_from() and p_id = any (w.jobs));
+end
 $$;
 
 -- Replaces batches by rows of single jobs with the same lease, or with none if the batch had none. With
