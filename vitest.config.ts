@@ -86,7 +86,7 @@ const shares = { isolate: false };
 
 /**
  * `npm test`: the projects unit, repo and database, on PostgreSQL 18. `npm run test:ci`: slow, and both on PostgreSQL 15. `npm run
- * test:long`: slow, and those up to chaos. The others have commands of their own.
+ * test:long`: those up to chaos. The others have commands of their own.
  */
 const projects = [
   {

@@ -1,7 +1,7 @@
 // Runs the tests and adds them up:
 //   node scripts/test.mjs [vitest arguments, e.g. a file filter]       `npm test`: units, repository, and database on PostgreSQL 18
 //   node scripts/test.mjs --ci           `npm run test:ci`: processes, clients, packages; PostgreSQL 15
-//   node scripts/test.mjs --long         `npm run test:long`: the same, and faults, searches, failovers, the docs' examples, browser, chaos
+//   node scripts/test.mjs --long         `npm run test:long`: faults, searches, failovers, the docs' examples, browser, chaos
 //   node scripts/test.mjs --containers   `npm run test:docker`: the image, then the database tests in a container; needs an engine
 // Tells at the end which programs are missing here and which tests were skipped for them, then every test that failed, a line
 // each, and `N passed, N failed`. Exits with 0 or 1.
@@ -23,28 +23,26 @@ const missingFile = join(scratch, 'missing');
 const given = process.env['PGQUEUE_TEST_DATABASE_URL'] ?? process.env['PGQUEUE_TEST_IMAGE'];
 const has15 = existsSync('/usr/lib/postgresql/15/bin/postgres');
 
-/** @type {readonly Run[]} */
-const on15 =
-  given === undefined && has15
-    ? [
-        {
-          title: 'database, PostgreSQL 15',
-          projects: ['database', 'slow'],
-          env: { PGQUEUE_TEST_MAJOR: '15' },
-        },
-      ]
-    : [];
-
 /** @type {Readonly<Record<string, readonly Run[]>>} */
 const suites = {
   quick: [{ title: 'units, repository, database', projects: ['unit', 'repo', 'database'] }],
-  ci: [{ title: 'processes, clients, packages', projects: ['slow'] }, ...on15],
+  ci: [
+    { title: 'processes, clients, packages', projects: ['slow'] },
+    ...(given === undefined && has15
+      ? [
+          {
+            title: 'database, PostgreSQL 15',
+            projects: ['database', 'slow'],
+            env: { PGQUEUE_TEST_MAJOR: '15' },
+          },
+        ]
+      : []),
+  ],
   long: [
     {
-      title: 'processes, clients, packages, faults, searches, documents, browser',
-      projects: ['slow', 'docs', 'long', 'bench', 'browser', 'failover'],
+      title: 'faults, searches, documents, browser',
+      projects: ['docs', 'long', 'bench', 'browser', 'failover'],
     },
-    ...on15,
     // by itself: its processes and the busy core beside them want the machine
     { title: 'chaos', projects: ['chaos'] },
   ],
@@ -120,7 +118,7 @@ function tellMissing(suite, outcomes) {
   const asked = existsSync(missingFile) ? readFileSync(missingFile, 'utf8').trim().split('\n') : [];
   const missing = [...new Set(asked)].toSorted();
   const skipped = outcomes.flatMap((outcome) => Object.entries(outcome.skipped));
-  if (['ci', 'long'].includes(suite) && given === undefined && !has15) missing.push('PostgreSQL 15');
+  if (suite === 'ci' && given === undefined && !has15) missing.push('PostgreSQL 15');
   if (missing.length === 0) return skipped.map(([file]) => ({ file, message: 'skipped without a reason' }));
   console.log(`missing on this machine: ${missing.join(', ')} (.ci/run installs all of them on Debian)`);
   for (const [file, count] of skipped)
