@@ -58,6 +58,19 @@ describe('how many jobs a batch has', () => {
     expect(sizes(many(12), partsOf([aNode({ runs: { t: 4.1 } })]))).toEqual([6, 6]);
   });
 
+  test('half a millisecond of work for each slot, up to 100 ms, where there are more than fifty', () => {
+    const of = (slots: number, ms: number): ReadonlySet<number> =>
+      new Set(
+        sizes(many(6_000), partsOf([aNode({ slots: slots - 1, runs: { t: ms } }), aNode({ id: 'n2' })])),
+      );
+    expect(of(50, 2.5)).toEqual(new Set([10]));
+    expect(of(100, 2.5)).toEqual(new Set([20]));
+    expect(of(200, 2.5)).toEqual(new Set([30])); // 6,000 jobs for 200 slots
+    expect(of(200, 5)).toEqual(new Set([20]));
+    expect(of(300, 5)).toEqual(new Set([20]));
+    expect(of(200, 40)).toEqual(new Set([5])); // 200 ms, as fewer than five jobs would be in 100
+  });
+
   test('one, where no node has measured the task, or two of its runs are more than that', () => {
     expect(sizes(many(3), partsOf([aNode({ runs: {} })]))).toEqual([1, 1, 1]);
     expect(sizes(many(3), partsOf([aNode({ runs: { t: 25.1 } })]))).toEqual([1, 1, 1]);

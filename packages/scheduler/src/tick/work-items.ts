@@ -16,14 +16,15 @@ export interface RowParts {
   readonly held: HeldCounts;
 }
 
-/** Target work of a batch, in milliseconds. */
-const batchMs = 25;
 /**
- * Batches of fewer than `fewMin` jobs may take up to `batchMaxMs`: dispatch, claim and settlement cost nearly
- * the same per row, however few jobs a row has.
+ * Target work of a batch, in milliseconds: half of one for each slot, between these two. So with many slots one becomes free as
+ * often as with few, and other jobs wait for it no longer. Each row costs dispatch, claim and settlement some 60 us,
+ * however few jobs it has.
  */
+const batchMs = { least: 25, most: 100, perSlot: 0.5 };
+/** Batches of fewer than `fewMin` jobs may take that many times as long. */
 const fewMin = 5;
-const batchMaxMs = 50;
+const fewTimes = 2;
 const batchMax = 100;
 /** Least work to spread over slots, in milliseconds: below it, a row costs more than the wait for a slot. */
 const spreadMs = 1;
@@ -38,7 +39,7 @@ const placeReasons: ReadonlySet<string> = new Set([
 
 /**
  * Groups the jobs of a plan into work items. A batch is the work of one slot in one go: jobs of one task,
- * version and pool, {@link batchMs} of work by the nodes' measurements, up to {@link batchMaxMs} if that is
+ * version and pool, {@link batchMs} of work by the nodes' measurements, up to {@link fewTimes} as much if that is
  * fewer than {@link fewMin} jobs, and {@link batchMax} jobs at most.
  * Jobs of a task that is not measured, or whose runs are not all short, get an item each. So do suspects,
  * jobs that expire, and jobs of a queue in which a rule holds others, because their end must be known at
@@ -133,6 +134,8 @@ function measured(
     if (Object.hasOwn(node.runs, task)) ms = Math.max(ms, node.runs[task] ?? 0);
   }
   if (ms <= 0) return { ms, slots, size: 1 };
-  const worth = Math.max(Math.floor(batchMs / ms), Math.min(fewMin, Math.floor(batchMaxMs / ms)));
+  const { least, most, perSlot } = batchMs;
+  const workMs = Math.max(least, Math.min(most, slots * perSlot));
+  const worth = Math.max(Math.floor(workMs / ms), Math.min(fewMin, Math.floor((workMs * fewTimes) / ms)));
   return { ms, slots, size: Math.max(1, Math.min(batchMax, worth)) };
 }
