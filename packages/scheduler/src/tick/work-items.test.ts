@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { KnownJob } from '../state/lanes/known-job.ts';
 import type { PlannedRow, RowParts } from './work-items.ts';
-import { toRows } from './work-items.ts';
+import { batchSizeOf, toRows } from './work-items.ts';
 import { aJob } from '../testing/planning.ts';
 
 interface Facts {
@@ -69,6 +69,14 @@ describe('how many jobs a batch has', () => {
     expect(of(200, 5)).toEqual(new Set([20]));
     expect(of(300, 5)).toEqual(new Set([20]));
     expect(of(200, 40)).toEqual(new Set([5])); // 200 ms, as fewer than five jobs would be in 100
+  });
+
+  test('slots that are wanted are counted by the size of few slots, however many there are', () => {
+    const wanted = (slots: number): number =>
+      batchSizeOf('default', 't', [aNode({ slots, runs: { t: 10 } })]);
+    expect([wanted(1), wanted(50), wanted(200), wanted(5_000)]).toEqual([5, 5, 5, 5]);
+    expect(batchSizeOf('default', 't', [aNode({ runs: {} })])).toBe(1);
+    expect(batchSizeOf('default', 't', [])).toBe(1);
   });
 
   test('one, where no node has measured the task, or two of its runs are more than that', () => {

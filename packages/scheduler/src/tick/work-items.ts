@@ -109,33 +109,42 @@ function isAlone({ bundle }: PlannedRow, job: KnownJob, held: HeldCounts): boole
 
 /** Returns the batch size by the slowest node's measurement; faster nodes finish the batch sooner. */
 function sizeOf(pool: string, task: string, planned: number, { nodes, ready }: RowParts): number {
-  const { ms, slots, size } = measured(pool, task, nodes);
-  if (size === 1) return 1;
+  const { ms, slots } = measured(pool, task, nodes);
+  if (ms === undefined) return 1;
+  const { least, most, perSlot } = batchMs;
+  const size = within(ms, Math.max(least, Math.min(most, slots * perSlot)));
   const spread = Math.max(Math.ceil((planned + ready) / Math.max(1, slots)), Math.floor(spreadMs / ms));
   return Math.max(1, Math.min(size, spread));
 }
 
-/** Returns the size of a batch when many jobs of the task wait. */
+/**
+ * Returns the size of a batch when many jobs of the task wait and slots are few. Slots that are wanted are counted by it: a
+ * size that grew with the slots would want fewer of them the more there are.
+ */
 export function batchSizeOf(pool: string, task: string, nodes: RowParts['nodes']): number {
-  return measured(pool, task, nodes).size;
+  const { ms } = measured(pool, task, nodes);
+  return ms === undefined ? 1 : within(ms, batchMs.least);
 }
 
+/** Returns how many jobs of `ms` each make a batch of so much work. */
+function within(ms: number, workMs: number): number {
+  const count = Math.max(Math.floor(workMs / ms), Math.min(fewMin, Math.floor((workMs * fewTimes) / ms)));
+  return Math.max(1, Math.min(batchMax, count));
+}
+
+/** `ms`: run time on the slowest node that is able to run the task; undefined: it gets no batches. */
 function measured(
   pool: string,
   task: string,
   nodes: RowParts['nodes'],
-): { readonly ms: number; readonly slots: number; readonly size: number } {
+): { readonly ms: number | undefined; readonly slots: number } {
   let [ms, slots] = [0, 0];
   for (const node of nodes) {
     if (node.pool !== pool || !Object.hasOwn(node.tasks, task)) continue;
     const able = node.tasks[task];
-    if (able?.batch === true || able?.isolated === true) return { ms: 0, slots: 0, size: 1 };
+    if (able?.batch === true || able?.isolated === true) return { ms: undefined, slots: 0 };
     slots += node.slots;
     if (Object.hasOwn(node.runs, task)) ms = Math.max(ms, node.runs[task] ?? 0);
   }
-  if (ms <= 0) return { ms, slots, size: 1 };
-  const { least, most, perSlot } = batchMs;
-  const workMs = Math.max(least, Math.min(most, slots * perSlot));
-  const worth = Math.max(Math.floor(workMs / ms), Math.min(fewMin, Math.floor((workMs * fewTimes) / ms)));
-  return { ms, slots, size: Math.max(1, Math.min(batchMax, worth)) };
+  return { ms: ms > 0 ? ms : undefined, slots };
 }
