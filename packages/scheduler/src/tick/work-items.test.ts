@@ -58,17 +58,18 @@ describe('how many jobs a batch has', () => {
     expect(sizes(many(12), partsOf([aNode({ runs: { t: 4.1 } })]))).toEqual([6, 6]);
   });
 
-  test('half a millisecond of work for each slot, up to 100 ms, where there are more than fifty', () => {
+  test('half a millisecond of work for each slot, up to 50 ms, where there are more than fifty', () => {
     const of = (slots: number, ms: number): ReadonlySet<number> =>
       new Set(
         sizes(many(6_000), partsOf([aNode({ slots: slots - 1, runs: { t: ms } }), aNode({ id: 'n2' })])),
       );
     expect(of(50, 2.5)).toEqual(new Set([10]));
+    expect(of(80, 2.5)).toEqual(new Set([16]));
     expect(of(100, 2.5)).toEqual(new Set([20]));
-    expect(of(200, 2.5)).toEqual(new Set([30])); // 6,000 jobs for 200 slots
-    expect(of(200, 5)).toEqual(new Set([20]));
-    expect(of(300, 5)).toEqual(new Set([20]));
-    expect(of(200, 40)).toEqual(new Set([5])); // 200 ms, as fewer than five jobs would be in 100
+    expect(of(200, 2.5)).toEqual(new Set([20]));
+    expect(of(300, 2.5)).toEqual(new Set([20]));
+    expect(of(200, 20)).toEqual(new Set([5])); // 100 ms, as fewer than five jobs would be in 50
+    expect(of(200, 40)).toEqual(new Set([2]));
   });
 
   test('slots that are wanted are counted by the size of few slots, however many there are', () => {

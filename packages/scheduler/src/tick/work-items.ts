@@ -21,7 +21,7 @@ export interface RowParts {
  * often as with few, and other jobs wait for it no longer. Each row costs dispatch, claim and settlement some 60 us,
  * however few jobs it has.
  */
-const batchMs = { least: 25, most: 100, perSlot: 0.5 };
+const batchMs = { least: 25, most: 50, perSlot: 0.5 };
 /** Batches of fewer than `fewMin` jobs may take that many times as long. */
 const fewMin = 5;
 const fewTimes = 2;
