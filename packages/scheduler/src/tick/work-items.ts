@@ -18,8 +18,8 @@ export interface RowParts {
 
 /**
  * Target work of a batch, in milliseconds: half of one for each slot, between these two. So with many slots one becomes free as
- * often as with few, and other jobs wait for it no longer. Each row costs dispatch, claim and settlement some 60 us,
- * however few jobs it has.
+ * often as with few, and other jobs wait for it no longer. Each row costs claim and settlement 30 to 40 us, however few
+ * jobs it has.
  */
 const batchMs = { least: 25, most: 50, perSlot: 0.5 };
 /** Batches of fewer than `fewMin` jobs may take that many times as long. */
