@@ -17,12 +17,8 @@ async function main(args: readonly string[]): Promise<void> {
   nodeModule.enableCompileCache();
   const { redactorFor, runCli } = await import('./program.ts');
   const { endOnUncaught } = await import('./uncaught.ts');
+  const { endWithReader } = await import('./output/pipes.ts');
   endOnUncaught(redactorFor(args));
-
-  // A reader such as head closes the pipe when it has read enough; that is no failure.
-  process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-    if (error.code === 'EPIPE') process.exit(0);
-    throw error;
-  });
+  endWithReader();
   process.exitCode = await runCli(args);
 }

@@ -115,6 +115,19 @@ describe('worker', () => {
     expect((await pgqueue('jobs', 'delete', id)).code).toBe(0);
   });
 
+  test('running jobs finish though whatever read its output has gone, as tee does on Ctrl-C', async () => {
+    const worker = start('worker', '--tasks', tasks, '--node', 'w3', '--log-level', 'debug');
+    await worker.says('ready');
+    const id = await insert({ task: 'linger', payload: '{"ms": 500}' });
+    await reaches(id, 'running');
+    worker.process.stdout?.destroy();
+    worker.process.stderr?.destroy();
+    worker.process.kill('SIGINT');
+    expect((await worker.ended).code).toBe(0);
+    expect(await statusOf(id)).toBe('done');
+    expect(await sql(`select state from pgqueue.node where id = 'w3'`)).toEqual([{ state: 'left' }]);
+  });
+
   test('runs programs, beside the handlers of a file, and refuses those that are not there', async () => {
     const args = [
       '--exec',

@@ -1,5 +1,6 @@
 import { onStopSignals } from '@pgqueue/postgres/internal';
 import type { Output } from '../output/output.ts';
+import { outliveReaders } from '../output/pipes.ts';
 
 /** A role of this process, which runs until it is stopped. */
 export interface Role {
@@ -29,6 +30,7 @@ export async function runRole(
     readonly text: string | (() => string);
   },
 ): Promise<void> {
+  outliveReaders();
   const stop = onStopSignals(role);
   const text = typeof given === 'string' ? (): string => given : given;
   try {
