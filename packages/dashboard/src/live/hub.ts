@@ -81,9 +81,9 @@ export function createHub(): Hub {
         {
           start: (controller) => {
             client = clientOf(controller, { encoder, gone: () => client !== undefined && gone(client) });
+            come(client); // before the first event: one that has missed too many is ended by it, and leaves
             client.push('retry: 2000\n\n');
             for (const { text } of missed(lastId)) client.push(text);
-            come(client);
           },
           cancel: () => client?.end(),
         },
