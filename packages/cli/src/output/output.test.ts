@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { age, brief, oneLine, percent, plainJson, plural, printable, printableWithColors } from './format.ts';
 import { createOutput } from './output.ts';
-import { redactor } from './redact.ts';
+import { redactedJson, redactor } from './redact.ts';
 import { facts, table } from './table.ts';
 
 test.each([
@@ -42,6 +42,24 @@ test('passwords go out of connection strings, whatever is in them', () => {
   expect(redact('it was p@ss/w0rd, or p%40ss%2Fw0rd')).toBe('it was ***, or ***');
   expect(redactor('postgres://postgres:postgres@h/postgres')('the postgres user')).toBe('the postgres user');
   expect(redactor('no url')('https://example.org:80/@x')).toBe('https://example.org:80/@x');
+});
+
+test('JSON without its passwords is still JSON, and the rest of its texts stays', () => {
+  const redact = redactor('postgres://app:nightly-secret@db.example/app');
+  const clean = (value: unknown): unknown => JSON.parse(redactedJson(JSON.stringify(value), { redact })) as unknown;
+  expect(
+    clean({
+      message: 'GET "https://api.example/?user=a&password=b" answered 500',
+      list: ['password=', 'password=a\\', 'password=x\nnext', 'C:\\nightly-secret', 1.5, null],
+      'postgres://u:pw@h/d': true,
+    }),
+  ).toEqual({
+    message: 'GET "https://api.example/?user=a&password=***" answered 500',
+    list: ['password=', 'password=***', 'password=***\nnext', 'C:\\***', 1.5, null],
+    'postgres://u:***@h/d': true,
+  });
+  const untouched = '{"a": [1, 1.0], "b": "\u2028"}';
+  expect(redactedJson(untouched, { redact })).toBe(untouched);
 });
 
 test('tables are plain for pipes, and drawn for terminals', () => {

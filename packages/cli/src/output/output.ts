@@ -1,6 +1,7 @@
 import { plainJson, printable, printableWithColors } from './format.ts';
 import { table } from './table.ts';
 import type { Cell } from './table.ts';
+import { redactedJson } from './redact.ts';
 import type { Redact } from './redact.ts';
 
 /** Output of a command. Everything is redacted, and control characters are escaped. */
@@ -33,7 +34,7 @@ export function createOutput(options: {
   const human = (text: string): string =>
     redact(lines && stdout.isTTY ? printableWithColors(text) : printable(text));
   const machine = (value: unknown, indent?: number): string =>
-    redact(plainJson(JSON.stringify(value, null, indent)));
+    plainJson(redactedJson(JSON.stringify(value, null, indent), { redact, indent }));
   let open = false;
   const endProgress = (): void => {
     if (open) stderr.write('\r\u001b[K');

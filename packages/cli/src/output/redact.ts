@@ -22,6 +22,21 @@ export function redactor(connectionString?: string): Redact {
   };
 }
 
+/**
+ * Removes passwords from JSON, text by text, so that it stays JSON: what follows `password=` in a text may be its closing quote.
+ * Most JSON has none, and is returned as it is.
+ */
+export function redactedJson(json: string, { redact, indent }: { redact: Redact; indent?: number | undefined }): string {
+  if (redact(json) === json) return json;
+  const clean = (value: unknown): unknown => {
+    if (typeof value === 'string') return redact(value);
+    if (Array.isArray(value)) return value.map(clean);
+    if (typeof value !== 'object' || value === null) return value;
+    return Object.fromEntries(Object.entries(value).map(([name, inner]) => [redact(name), clean(inner)]));
+  };
+  return JSON.stringify(clean(JSON.parse(json)), null, indent);
+}
+
 function secretsOf(connectionString: string): readonly string[] {
   if (!URL.canParse(connectionString)) return [];
   const url = new URL(connectionString);

@@ -1,6 +1,7 @@
 import { loggedError } from '@pgqueue/core/internal';
 import { pino } from 'pino';
 import type { Logger } from 'pino';
+import { redactedJson } from '../output/redact.ts';
 import type { Redact } from '../output/redact.ts';
 
 export const logLevels: readonly string[] = ['debug', 'info', 'warn', 'error', 'silent'];
@@ -24,7 +25,7 @@ export function createLogger({
       level,
       base: { role, pid: process.pid },
       serializers: { err: (error: unknown) => (error instanceof Error ? loggedError(error) : error) },
-      hooks: { streamWrite: redact },
+      hooks: { streamWrite: (line) => `${redactedJson(line.trimEnd(), { redact })}\n` },
     },
     pino.destination({ dest: 2, sync: true }),
   );
