@@ -1,5 +1,12 @@
 import type { Duration } from '@pgqueue/core';
-import { durationMs, isUuid, parseDuration } from '@pgqueue/core/internal';
+import {
+  durationMs,
+  exactJson,
+  InexactNumber,
+  isInCalendar,
+  isUuid,
+  parseDuration,
+} from '@pgqueue/core/internal';
 import { InvalidArgumentError } from 'commander';
 
 /** Parses a whole number in a range. Throws InvalidArgumentError, which commander reports as wrong usage. */
@@ -71,55 +78,21 @@ export function moment(text: string): Moment {
   );
 }
 
-/** Reports whether the day exists. Date parses the 31st of February as the 3rd of March. */
-function isInCalendar(iso: string): boolean {
-  const day = iso.slice(0, 10);
-  return new Date(`${day}T00:00:00Z`).toISOString().slice(0, 10) === day;
-}
-
 /** Converts to a time by this machine's clock, for options that accept a time only. */
 export function dateOf(given: Moment): Date {
   return given.kind === 'at' ? given.date : new Date(Date.now() + given.ms);
 }
 
-/**
- * Parses JSON. Refuses a number that a double cannot hold: 1e400 would be stored as null, and
- * 9007199254740993 as …992.
- */
+/** Parses JSON, without numbers that would be changed. */
 export function json(text: string): unknown {
   try {
-    return JSON.parse(text, refuseChanged as Reviver);
+    return exactJson(text);
   } catch (error) {
-    if (error instanceof InvalidArgumentError) throw error;
+    if (error instanceof InexactNumber) throw new InvalidArgumentError(error.message);
     // the rest of the message quotes the input
     const where = /\(line \d+ column \d+\)/.exec(String(error))?.[0];
     throw new InvalidArgumentError(`It must be JSON${where === undefined ? '' : ` ${where}`}.`);
   }
-}
-
-type Reviver = Parameters<typeof JSON.parse>[1];
-
-/**
- * Reviver that refuses such numbers. TypeScript's types do not declare the third argument, which has the
- * source text of a primitive.
- */
-function refuseChanged(name: string, value: unknown, { source }: { readonly source?: string }): unknown {
-  if (typeof value !== 'number' || source === undefined || decimal(source) === decimal(String(value)))
-    return value;
-  const which = name === '' ? 'It is a number' : `Its number ${JSON.stringify(name)} is one`;
-  throw new InvalidArgumentError(
-    `${which} that a double can't hold, and would be changed: give it as a text.`,
-  );
-}
-
-/** Normalizes a JSON number to its digits and a power of ten, so that 1200, 1.2e3 and 1200.0 are equal. */
-function decimal(text: string): string {
-  const [, sign = '', whole = '', fraction = '', power = '0'] =
-    /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/.exec(text) ?? [];
-  const digits = `${whole}${fraction}`.replace(/^0+/, '');
-  const shortest = digits.replace(/0+$/, '');
-  if (shortest === '') return whole === '' ? text : '0';
-  return `${sign}${shortest}e${Number(power) - fraction.length + digits.length - shortest.length}`;
 }
 
 export function jsonObject(text: string): Readonly<Record<string, unknown>> {

@@ -37,6 +37,7 @@ export { shapeProblem } from './job/shape.ts';
 export { isNewJob, isTraceparent, jobLimits, toJobRow } from './job/validate.ts';
 export { schemasOf } from './job/schemas.ts';
 export { durationMs, parseDuration } from './options/duration.ts';
+export { exactJson, InexactNumber, isInCalendar } from './options/exact-json.ts';
 export { repeated } from './options/repeated.ts';
 export { throwProblems, unreachable } from './errors.ts';
 export { errorData, errorLine } from './error-data.ts';

@@ -46,7 +46,8 @@ test('passwords go out of connection strings, whatever is in them', () => {
 
 test('JSON without its passwords is still JSON, and the rest of its texts stays', () => {
   const redact = redactor('postgres://app:nightly-secret@db.example/app');
-  const clean = (value: unknown): unknown => JSON.parse(redactedJson(JSON.stringify(value), { redact })) as unknown;
+  const clean = (value: unknown): unknown =>
+    JSON.parse(redactedJson(JSON.stringify(value), { redact })) as unknown;
   expect(
     clean({
       message: 'GET "https://api.example/?user=a&password=b" answered 500',

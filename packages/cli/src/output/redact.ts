@@ -26,7 +26,10 @@ export function redactor(connectionString?: string): Redact {
  * Removes passwords from JSON, text by text, so that it stays JSON: what follows `password=` in a text may be its closing quote.
  * Most JSON has none, and is returned as it is.
  */
-export function redactedJson(json: string, { redact, indent }: { redact: Redact; indent?: number | undefined }): string {
+export function redactedJson(
+  json: string,
+  { redact, indent }: { redact: Redact; indent?: number | undefined },
+): string {
   if (redact(json) === json) return json;
   const clean = (value: unknown): unknown => {
     if (typeof value === 'string') return redact(value);

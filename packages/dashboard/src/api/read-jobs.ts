@@ -1,6 +1,6 @@
 import type { JobOptions, NewJob, Task, TraceContext } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
-import { isTraceparent } from '@pgqueue/core/internal';
+import { isInCalendar, isTraceparent } from '@pgqueue/core/internal';
 import { Problem } from '../problem.ts';
 import { apiLimits } from './schemas.ts';
 
@@ -89,7 +89,8 @@ function withTimes(members: Body, problems: string[]): Body {
   for (const name of times) {
     if (!Object.hasOwn(members, name)) continue;
     const value = members[name];
-    const time = typeof value === 'string' && rfc3339.test(value) ? new Date(value) : undefined;
+    const time =
+      typeof value === 'string' && rfc3339.test(value) && isInCalendar(value) ? new Date(value) : undefined;
     if (time !== undefined && !Number.isNaN(time.getTime())) options[name] = time;
     else {
       delete options[name];

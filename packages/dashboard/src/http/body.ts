@@ -1,5 +1,5 @@
 import type { Rule } from '@pgqueue/core/internal';
-import { optionProblems } from '@pgqueue/core/internal';
+import { exactJson, InexactNumber, optionProblems } from '@pgqueue/core/internal';
 import { Problem } from '../problem.ts';
 
 const actionBytesMax = 262_144;
@@ -12,8 +12,10 @@ export async function readBody(request: Request): Promise<unknown> {
 /** @throws {Problem} `bad_request` */
 export function parseJson(text: string): unknown {
   try {
-    return JSON.parse(text);
-  } catch {
+    return exactJson(text);
+  } catch (error) {
+    if (error instanceof InexactNumber)
+      throw new Problem('bad_request', `the body can't be taken: ${error.message}`);
     throw new Problem('bad_request', 'the body is no JSON');
   }
 }

@@ -248,7 +248,9 @@ describe('a body', () => {
     ['a prototype', '{"task":"a","payload":{"__proto__":{"admin":true}}}', 'invalid_job'],
     ['a prototype as an option', '{"task":"a","__proto__":{"queue":"x"}}', 'invalid_job'],
     ['a prototype beside jobs', '{"jobs":[{"task":"a"}],"__proto__":{}}', 'invalid_job'],
-    ['a number that is none', '{"task":"a","priority":1e999}', 'invalid_job'],
+    ['a number that is none', '{"task":"a","priority":1e999}', 'bad_request'],
+    ['a number that would be changed', '{"task": "a", "payload": {"n": 9007199254740993}}', 'bad_request'],
+    ['a day that is not there', '{"task": "a", "runAfter": "2030-02-31T08:00:00Z"}', 'invalid_job'],
   ])('with %s is refused', async (_, body, code) => {
     for (const headers of [{}, { 'idempotency-key': 'k' }])
       expect(await api.post('/jobs', body, headers)).toMatchObject({ status: 400, body: { code } });

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { json } from './parse.ts';
+import { exactJson, isInCalendar } from './exact-json.ts';
 
 describe('numbers in JSON', () => {
   test.each([
@@ -8,7 +8,7 @@ describe('numbers in JSON', () => {
     ['0.1000000000000000055', 'It is a number'],
     ['[1e-400]', 'Its number "0" is one'],
   ])('%s is refused: it would be changed', (text, says) => {
-    expect(() => json(text)).toThrow(
+    expect(() => exactJson(text)).toThrow(
       `${says} that a double can't hold, and would be changed: give it as a text.`,
     );
   });
@@ -25,11 +25,20 @@ describe('numbers in JSON', () => {
     ['5e-324', Number.MIN_VALUE],
     ['"9007199254740993"', '9007199254740993'],
   ])('%s is taken as it is', (text, value) => {
-    expect(json(text)).toBe(value);
+    expect(exactJson(text)).toBe(value);
   });
 
   test('all else stays as JSON.parse has it', () => {
     const text = '{"a":[true,null,{"b":"1e400"}],"":1,"c":{}}';
-    expect(json(text)).toEqual(JSON.parse(text));
+    expect(exactJson(text)).toEqual(JSON.parse(text));
   });
+});
+
+test.each([
+  ['2028-02-29T08:00:00Z', true],
+  ['2030-02-29T08:00:00Z', false],
+  ['2030-02-31T08:00:00+01:00', false],
+  ['2030-13-01T08:00:00Z', false],
+])('the day of %s exists: %s', (iso, exists) => {
+  expect(isInCalendar(iso)).toBe(exists);
 });
