@@ -1094,7 +1094,7 @@ begin
       return;
     end if;
   end loop;
-  update queue set expires_at = clock_timestamp() where id = any (v_busy);
+  update queue set expires_at = created where id = any (v_busy);
 end
 $$;
 
@@ -1109,7 +1109,7 @@ $$;
 --      supersede the new job is enqueued under its own id; a waiting job ends as cancelled
 -- A job that is already running can't take a new payload, and must not swallow it: under replace, debounce and
 -- supersede it gives up its unique key, and the new job is enqueued behind it. Under supersede its
--- cancellation is asked for, too.
+-- cancellation is asked for, too. So does a suspended one: its handler waits in the middle of the old work.
 --
 -- again: an id that has ended counts as repeated, as far back as history reaches. The function looks for it
 -- before it changes anything, and once more after the insert, which waits for a settlement of the same id
@@ -1193,7 +1193,7 @@ begin
       select id into v_existing from queue where task = j.task and unique_key = j.unique_key for update;
       continue when not found;
       v_supersedes := j.mode = 'supersede';
-      if cardinality(recall(array[v_existing])) = 0 then
+      if cardinality(recall(array[v_existing])) = 0 or (not v_supersedes and is_suspended(v_existing)) then
         update queue set unique_key = null where id = v_existing;
         if v_supersedes then
           v_running := v_running || v_existing;
@@ -1541,6 +1541,44 @@ begin
                                         'steps', jsonb_build_array(jsonb_build_object('name', p_name, 'kind', 'signal'))));
   update flow f set waiter = p_job where f.id = v_flow and f.waiter is null;
   return signal_flow(v_flow, p_name, p_value);
+end
+$$;
+
+-- Forgets the signals that jobs were given or wait for; p_done: also those that have a value. A value was given for the
+-- work as it was then: whoever approved one payload has not approved another.
+create function forget_signals(p_jobs uuid[], p_done boolean) returns void
+  language plpgsql volatile
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+declare
+  v_flows uuid[] := array(
+    select f.id from unnest(p_jobs) as j (id)
+      cross join lateral (select f.id, f.state from flow f where f.waiter = j.id for update) f
+    where (p_done or f.state <> 'done')
+      and (select s.step from flow_step s where s.flow = f.id and s.kind = 'jobs' limit 1) is null);
+begin
+  if cardinality(v_flows) > 0 then
+    perform drop_flows(v_flows);
+  end if;
+end
+$$;
+
+-- Reports whether a job is suspended: its handler has begun, and waits for a flow.
+create function is_suspended(p_id uuid) returns boolean
+  language plpgsql stable
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+begin
+  return exists (
+    select from flow f where f.waiter = p_id and f.waiter_token = (select q.last_token from queue q where q.id = p_id));
 end
 $$;
 
@@ -1934,13 +1972,13 @@ as $$
 $$;
 
 -- Enqueues the jobs of steps again that were cancelled or expired, from history: a part of retry_flow. Returns
--- their number.
+-- their number. They begin anew, so they may be given the signals that they never got.
 create function revive(p_flow uuid, p_steps integer[]) returns integer
   language plpgsql volatile
   set search_path from current
 as $$
 declare
-  v_count integer;
+  v_back uuid[];
 begin
   with back as (
     insert into queue (id, queue, task, key, priority, created, payload_version, attributes, payload, trace, errors, flow, step,
@@ -1961,8 +1999,9 @@ begin
   tallied as (
     insert into flow_tally (flow, step, other) select p_flow, b.step, -count(*) from back b group by b.step
   )
-  select count(*) into v_count from back;
-  return v_count;
+  select array_agg(b.id) into v_back from back b;
+  perform forget_signals(v_back, false);
+  return coalesce(cardinality(v_back), 0);
 end
 $$;
 
@@ -2001,35 +2040,6 @@ begin
     select count(*) from unnest(s.needs) as n (step)
     where (select e.outcome is null from flow_step e where e.flow = s.flow and e.step = n.step limit 1))
   where s.flow = p_flow and s.ended is null and s.state = 'blocked';
-end
-$$;
-
--- Deletes flows that ended more than p_keep ago, with all that belongs to them; up to p_max flows a call.
--- Returns their number. Jobs keep the flow's id. A flow that a job has waited for stays until the job has ended.
-create function trim_flows(p_keep interval default '7 days', p_max integer default 100) returns integer
-  language plpgsql volatile security definer
-  set search_path from current
-  set jit = off
-  set enable_seqscan = off
-  set enable_hashjoin = off
-  set enable_mergejoin = off
-as $$
-declare
-  v_before timestamptz := clock_timestamp() - p_keep;
-  v_flows uuid[] := array(
-    select f.id from flow f
-    where f.ended < v_before and (f.waiter is null or (select q.id from queue q where q.id = f.waiter) is null)
-    order by f.ended limit p_max for update skip locked);
-begin
-  if cardinality(v_flows) = 0 then
-    return 0;
-  end if;
-  delete from flow_result r where r.flow = any (v_flows);
-  delete from flow_job j where j.flow = any (v_flows);
-  delete from flow_tally t where t.flow = any (v_flows);
-  delete from flow_step s where s.flow = any (v_flows);
-  delete from flow f where f.id = any (v_flows);
-  return cardinality(v_flows);
 end
 $$;
 
@@ -2495,6 +2505,52 @@ begin
     select from flow_step s
     where s.flow = p_flow and s.outcome in ('failed', 'cancelled')
       and (s.conditions = '{}' or not s.conditions <@ '{ended}'));
+end
+$$;
+
+-- functions/flow/trim.sql
+
+-- Deletes flows that ended more than p_keep ago, with all that belongs to them; up to p_max flows a call.
+-- Returns their number. Jobs keep the flow's id. A flow that a job has waited for stays until the job has ended for good:
+-- one that is dead may be put back, and looks at it again.
+create function trim_flows(p_keep interval default '7 days', p_max integer default 100) returns integer
+  language plpgsql volatile security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+declare
+  v_before timestamptz := clock_timestamp() - p_keep;
+  v_flows uuid[] := array(
+    select f.id from flow f
+    where f.ended < v_before and (f.waiter is null or ((select q.id from queue q where q.id = f.waiter) is null
+                                                      and (select d.id from dead_letter d where d.id = f.waiter) is null))
+    order by f.ended limit p_max for update skip locked);
+begin
+  if cardinality(v_flows) > 0 then
+    perform drop_flows(v_flows);
+  end if;
+  return cardinality(v_flows);
+end
+$$;
+
+-- Deletes flows, which the caller has locked, with all that belongs to them.
+create function drop_flows(p_flows uuid[]) returns void
+  language plpgsql volatile
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+begin
+  delete from flow_result r where r.flow = any (p_flows);
+  delete from flow_job j where j.flow = any (p_flows);
+  delete from flow_tally t where t.flow = any (p_flows);
+  delete from flow_step s where s.flow = any (p_flows);
+  delete from flow f where f.id = any (p_flows);
 end
 $$;
 
@@ -3615,19 +3671,19 @@ create trigger queue_config_crowds after insert or update of key_pending or dele
   for each statement execute function watch_crowds();
 
 -- Resets a waiting job whose payload an enqueue replaces: a new payload is another piece of work, and must
--- not inherit the resume data, failures and crashes of the old one. The condition is in the function, since
+-- not inherit the resume data, failures, crashes and signals of the old one. The condition is in the function, since
 -- every statement that writes to the table copies the condition of a trigger, an INSERT, too.
 create function begin_anew() returns trigger
   language plpgsql
   set search_path from current
 as $$
 begin
-  if old.payload is distinct from new.payload
-      and (old.checkpoint is not null or old.errors is not null or greatest(old.tries, old.crashes) > 0) then
+  if old.payload is distinct from new.payload then
     new.checkpoint := null;
     new.tries := 0;
     new.crashes := 0;
     new.errors := null;
+    perform forget_signals(array[new.id], true);
   end if;
   return new;
 end
@@ -4080,6 +4136,7 @@ begin
   return query select unnest(v_gone);
   return query delete from dead_letter d where d.id = any (p_ids) returning d.id;
   return query delete from history h where h.id = any (p_ids) returning h.id;
+  perform forget_signals(array(select x.id from unnest(p_ids) as x (id) where (select q.id from queue q where q.id = x.id) is null), true);
 end
 $$;
 
@@ -7062,7 +7119,9 @@ begin
     update queue q
     set run_after = v_now + g.delay_ms * interval '1 millisecond', last_token = g.lock_token,
         tries = q.tries + (g.outcome = 'retry')::integer,
-        errors = case when g.outcome = 'retry' then with_error(q.errors, g.data, g.lock_key, q.tries + 1, v_now) else q.errors end
+        errors = case when g.outcome = 'retry' then with_error(q.errors, g.data, g.lock_key, q.tries + 1, v_now) else q.errors end,
+        -- it pauses in the middle of its steps: what has begun does not expire, unless it was superseded meanwhile
+        expires_at = case when g.outcome = 'retry' or q.checkpoint is null or q.expires_at <= g.started then q.expires_at end
     from gone g
     where q.id = any (p_ids) and q.id = g.id and not g.stop and (select count(*) from locked) >= 0
       and (g.outcome = 'snooze' or (g.outcome = 'retry' and q.tries + 1 < q.max_tries))

@@ -45,8 +45,8 @@ export const jobStatuses: readonly JobStatus[] = [
  *
  * - `keep` leaves that job as it is.
  * - `replace` gives a waiting job the new payload, priority, attributes and `expiresAt`, and the new trace if
- *   there is one, at its old time. A running job can't take a new payload: it gives up its key, and the new job
- *   is enqueued behind it.
+ *   there is one, at its old time. A running job can't take a new payload, nor can one whose handler waits for a signal
+ *   or for other jobs: it gives up its key, and the new job is enqueued behind it.
  * - `debounce` does the same, and sets a new `runAfter`.
  * - `supersede` enqueues the new job under its own id, and cancels the older one: a waiting job ends as
  *   cancelled; a running job gives up its key, and its signal aborts as cancelled. The new job may start before
@@ -80,7 +80,7 @@ export interface JobOptions {
   readonly runAfter?: Date;
   /** Time from now to the earliest start, by the database's clock. Not together with `runAfter`. */
   readonly delay?: Duration;
-  /** Latest start. A job that was not started by then ends as expired. */
+  /** Latest start, also of a later try. A job that was not started by then ends as expired. One that pauses between its steps does not. */
   readonly expiresAt?: Date;
   /** Longest time of one attempt before its lease ends. The handler can extend it. Default 5 minutes. */
   readonly timeout?: Duration;

@@ -87,7 +87,7 @@ begin
       return;
     end if;
   end loop;
-  update queue set expires_at = clock_timestamp() where id = any (v_busy);
+  update queue set expires_at = created where id = any (v_busy);
 end
 $$;
 
@@ -102,7 +102,7 @@ $$;
 --      supersede the new job is enqueued under its own id; a waiting job ends as cancelled
 -- A job that is already running can't take a new payload, and must not swallow it: under replace, debounce and
 -- supersede it gives up its unique key, and the new job is enqueued behind it. Under supersede its
--- cancellation is asked for, too.
+-- cancellation is asked for, too. So does a suspended one: its handler waits in the middle of the old work.
 --
 -- again: an id that has ended counts as repeated, as far back as history reaches. The function looks for it
 -- before it changes anything, and once more after the insert, which waits for a settlement of the same id
@@ -186,7 +186,7 @@ begin
       select id into v_existing from queue where task = j.task and unique_key = j.unique_key for update;
       continue when not found;
       v_supersedes := j.mode = 'supersede';
-      if cardinality(recall(array[v_existing])) = 0 then
+      if cardinality(recall(array[v_existing])) = 0 or (not v_supersedes and is_suspended(v_existing)) then
         update queue set unique_key = null where id = v_existing;
         if v_supersedes then
           v_running := v_running || v_existing;

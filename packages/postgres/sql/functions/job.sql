@@ -147,19 +147,19 @@ create trigger queue_config_crowds after insert or update of key_pending or dele
   for each statement execute function watch_crowds();
 
 -- Resets a waiting job whose payload an enqueue replaces: a new payload is another piece of work, and must
--- not inherit the resume data, failures and crashes of the old one. The condition is in the function, since
+-- not inherit the resume data, failures, crashes and signals of the old one. The condition is in the function, since
 -- every statement that writes to the table copies the condition of a trigger, an INSERT, too.
 create function begin_anew() returns trigger
   language plpgsql
   set search_path from current
 as $$
 begin
-  if old.payload is distinct from new.payload
-      and (old.checkpoint is not null or old.errors is not null or greatest(old.tries, old.crashes) > 0) then
+  if old.payload is distinct from new.payload then
     new.checkpoint := null;
     new.tries := 0;
     new.crashes := 0;
     new.errors := null;
+    perform forget_signals(array[new.id], true);
   end if;
   return new;
 end

@@ -113,6 +113,7 @@ begin
   return query select unnest(v_gone);
   return query delete from dead_letter d where d.id = any (p_ids) returning d.id;
   return query delete from history h where h.id = any (p_ids) returning h.id;
+  perform forget_signals(array(select x.id from unnest(p_ids) as x (id) where (select q.id from queue q where q.id = x.id) is null), true);
 end
 $$;
 

@@ -114,3 +114,41 @@ begin
   return signal_flow(v_flow, p_name, p_value);
 end
 $$;
+
+-- Forgets the signals that jobs were given or wait for; p_done: also those that have a value. A value was given for the
+-- work as it was then: whoever approved one payload has not approved another.
+create function forget_signals(p_jobs uuid[], p_done boolean) returns void
+  language plpgsql volatile
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+declare
+  v_flows uuid[] := array(
+    select f.id from unnest(p_jobs) as j (id)
+      cross join lateral (select f.id, f.state from flow f where f.waiter = j.id for update) f
+    where (p_done or f.state <> 'done')
+      and (select s.step from flow_step s where s.flow = f.id and s.kind = 'jobs' limit 1) is null);
+begin
+  if cardinality(v_flows) > 0 then
+    perform drop_flows(v_flows);
+  end if;
+end
+$$;
+
+-- Reports whether a job is suspended: its handler has begun, and waits for a flow.
+create function is_suspended(p_id uuid) returns boolean
+  language plpgsql stable
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+begin
+  return exists (
+    select from flow f where f.waiter = p_id and f.waiter_token = (select q.last_token from queue q where q.id = p_id));
+end
+$$;

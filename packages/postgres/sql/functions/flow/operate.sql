@@ -189,13 +189,13 @@ as $$
 $$;
 
 -- Enqueues the jobs of steps again that were cancelled or expired, from history: a part of retry_flow. Returns
--- their number.
+-- their number. They begin anew, so they may be given the signals that they never got.
 create function revive(p_flow uuid, p_steps integer[]) returns integer
   language plpgsql volatile
   set search_path from current
 as $$
 declare
-  v_count integer;
+  v_back uuid[];
 begin
   with back as (
     insert into queue (id, queue, task, key, priority, created, payload_version, attributes, payload, trace, errors, flow, step,
@@ -216,8 +216,9 @@ begin
   tallied as (
     insert into flow_tally (flow, step, other) select p_flow, b.step, -count(*) from back b group by b.step
   )
-  select count(*) into v_count from back;
-  return v_count;
+  select array_agg(b.id) into v_back from back b;
+  perform forget_signals(v_back, false);
+  return coalesce(cardinality(v_back), 0);
 end
 $$;
 
@@ -256,34 +257,5 @@ begin
     select count(*) from unnest(s.needs) as n (step)
     where (select e.outcome is null from flow_step e where e.flow = s.flow and e.step = n.step limit 1))
   where s.flow = p_flow and s.ended is null and s.state = 'blocked';
-end
-$$;
-
--- Deletes flows that ended more than p_keep ago, with all that belongs to them; up to p_max flows a call.
--- Returns their number. Jobs keep the flow's id. A flow that a job has waited for stays until the job has ended.
-create function trim_flows(p_keep interval default '7 days', p_max integer default 100) returns integer
-  language plpgsql volatile security definer
-  set search_path from current
-  set jit = off
-  set enable_seqscan = off
-  set enable_hashjoin = off
-  set enable_mergejoin = off
-as $$
-declare
-  v_before timestamptz := clock_timestamp() - p_keep;
-  v_flows uuid[] := array(
-    select f.id from flow f
-    where f.ended < v_before and (f.waiter is null or (select q.id from queue q where q.id = f.waiter) is null)
-    order by f.ended limit p_max for update skip locked);
-begin
-  if cardinality(v_flows) = 0 then
-    return 0;
-  end if;
-  delete from flow_result r where r.flow = any (v_flows);
-  delete from flow_job j where j.flow = any (v_flows);
-  delete from flow_tally t where t.flow = any (v_flows);
-  delete from flow_step s where s.flow = any (v_flows);
-  delete from flow f where f.id = any (v_flows);
-  return cardinality(v_flows);
 end
 $$;

@@ -191,7 +191,9 @@ begin
     update queue q
     set run_after = v_now + g.delay_ms * interval '1 millisecond', last_token = g.lock_token,
         tries = q.tries + (g.outcome = 'retry')::integer,
-        errors = case when g.outcome = 'retry' then with_error(q.errors, g.data, g.lock_key, q.tries + 1, v_now) else q.errors end
+        errors = case when g.outcome = 'retry' then with_error(q.errors, g.data, g.lock_key, q.tries + 1, v_now) else q.errors end,
+        -- it pauses in the middle of its steps: what has begun does not expire, unless it was superseded meanwhile
+        expires_at = case when g.outcome = 'retry' or q.checkpoint is null or q.expires_at <= g.started then q.expires_at end
     from gone g
     where q.id = any (p_ids) and q.id = g.id and not g.stop and (select count(*) from locked) >= 0
       and (g.outcome = 'snooze' or (g.outcome = 'retry' and q.tries + 1 < q.max_tries))
