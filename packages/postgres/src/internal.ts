@@ -126,6 +126,8 @@ export { heartbeatNode, heldLeases, leaveNode, registerNode, resetNode } from '.
 export { amend, cancel, erase, redrive } from './calls/operate.ts';
 export type { DeathError, JobEnd } from './calls/results.ts';
 export { lostText } from './calls/results.ts';
+export type { IdOf } from './calls/enqueue/known.ts';
+export { knownIds } from './calls/enqueue/known.ts';
 export type { Waited } from './results/waits.ts';
 export type { HearingParts } from './results/hinted-waits.ts';
 export { createWaits } from './results/waits.ts';

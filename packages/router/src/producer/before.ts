@@ -1,32 +1,56 @@
-import type { Enqueued, ErrorCode, FlowOptions, JobOptions } from '@pgqueue/core';
-import { PgQueueError } from '@pgqueue/core';
+import { isUuid, within } from '@pgqueue/core/internal';
+import type { IdOf } from '@pgqueue/postgres/internal';
+import { knownIds } from '@pgqueue/postgres/internal';
 import type { Member } from '../installations/member.ts';
-import type { Routes } from '../route/routes.ts';
-import type { Producers } from './members.ts';
 
-/** Parts of {@link enqueuedBefore}. */
-export interface BeforeParts {
-  readonly members: readonly Member[];
-  readonly routes: Routes;
-  readonly producers: Producers;
+/** A job or a flow that is to be enqueued. */
+export interface Given {
+  /** The id that the caller chose; anything else: none. */
+  readonly id: unknown;
+  readonly home: Member;
 }
 
 /**
- * Finds a job whose id the caller chose, if it was enqueued before its key moved: it may have ended in the old home. Asks
- * nobody about keys that never moved, or ids that nobody chose, and then returns undefined at once. An installation that
- * does not answer knows nothing.
+ * Longest wait for an installation that is not the home, in milliseconds: one that does not answer must not keep jobs
+ * from the others.
  */
-export function enqueuedBefore(
-  { members, routes, producers }: BeforeParts,
-  options: JobOptions | FlowOptions | undefined,
-): Promise<Enqueued | undefined> | undefined {
-  const { id, key } = options ?? {};
-  if (typeof id !== 'string' || typeof key !== 'string' || routes.version(key) === 0) return undefined;
-  const home = routes.home(key);
-  const others = members.filter((member) => member !== home);
-  return Promise.all(others.map((member) => isKnown(producers.plain(member), id).catch(() => false))).then(
-    (known) => (known.includes(true) ? { id, outcome: 'repeated' } : undefined),
+const answerMs = 2_000;
+/** Most ids in one statement. */
+const idsMax = 1_000;
+/** Installations with a look that is not answered in time: others don't wait for them. */
+const silent = new WeakSet<Member>();
+
+/**
+ * Finds the installations, other than the home of each, that know ids which the caller chose: their key had its home there
+ * before it moved, or before the list of installations changed. Asks nobody if there are no such ids. An installation that
+ * does not answer knows nothing.
+ * @returns by ids, in lower case
+ */
+export async function knownElsewhere(
+  members: readonly Member[],
+  of: IdOf,
+  given: readonly Given[],
+): Promise<ReadonlyMap<string, Member>> {
+  const known = new Map<string, Member>();
+  const chosen = given.flatMap(({ id, home }) =>
+    typeof id === 'string' && isUuid(id) ? [{ id: id.toLowerCase(), home }] : [],
   );
+  const look = async (member: Member): Promise<void> => {
+    const ids = chosen.flatMap(({ id, home }) => (home === member ? [] : [id]));
+    for (let first = 0; first < ids.length && !silent.has(member); first += idsMax)
+      for (const id of await patiently(member, of, ids.slice(first, first + idsMax))) known.set(id, member);
+  };
+  if (chosen.length > 0) await Promise.all(members.map(look));
+  return known;
+}
+
+/** Returns nothing of one that fails, or takes too long. */
+async function patiently(member: Member, of: IdOf, ids: readonly string[]): Promise<readonly string[]> {
+  const asking = member.run(() => knownIds(member.database, of, ids)).catch(() => []);
+  if (await within(answerMs, asking)) return asking;
+  silent.add(member);
+  void asking.then(() => silent.delete(member));
+  return [];
 }
 
 /**
@@ -34,41 +58,13 @@ export function enqueuedBefore(
  * @throws {PgQueueError} `installation`: one does not answer, and may know some
  */
 export async function knownAnywhere(
-  { members, producers }: Pick<BeforeParts, 'members' | 'producers'>,
+  members: readonly Member[],
   ids: readonly string[],
 ): Promise<ReadonlySet<string>> {
   const known = new Set<string>();
   // a job may come to one installation after that was asked, and leave another before: a second look finds it
-  for (let look = 0; look < 2; look += 1) {
-    const unknown = ids.filter((id) => !known.has(id));
-    for (const member of members) {
-      const asked = unknown.map((id) => member.run(() => isKnown(producers.plain(member), id)));
-      for (const [index, found] of (await Promise.all(asked)).entries())
-        if (found) known.add(unknown[index] ?? '');
-    }
-  }
+  for (let look = 0; look < 2; look += 1)
+    for (const member of members)
+      for (const id of await member.run(() => knownIds(member.database, 'job', ids))) known.add(id);
   return known;
-}
-
-/** Ends of a wait for a result that tell that there is such a job. */
-const knownBy: readonly ErrorCode[] = [
-  'job_dead',
-  'job_cancelled',
-  'job_expired',
-  'result_timeout',
-  'result_lost',
-  'key_missing',
-  'undecodable',
-];
-
-async function isKnown(producer: ReturnType<Producers['plain']>, id: string): Promise<boolean> {
-  try {
-    await producer.result(id, { timeout: 0 });
-    return true;
-  } catch (error) {
-    if (!(error instanceof PgQueueError)) throw error;
-    if (error.code === 'not_found') return false;
-    if (knownBy.includes(error.code) && error.data['status'] !== null) return true;
-    throw error;
-  }
 }

@@ -2,9 +2,10 @@ import type { Enqueued, NewJob } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
 import { toJobRow, toJobRows } from '@pgqueue/core/internal';
 import type { Member } from '../installations/member.ts';
-import type { BeforeParts } from './before.ts';
-import { enqueuedBefore } from './before.ts';
+import { knownElsewhere } from './before.ts';
+import type { MovedParts } from './moved.ts';
 import { learnMove } from './moved.ts';
+import type { Producers } from './members.ts';
 import type { Spread } from './spread.ts';
 
 /** A job, and its place in the batch that was given. */
@@ -21,8 +22,9 @@ interface Failure {
   readonly error: unknown;
 }
 
-export interface ManyParts extends BeforeParts {
+export interface ManyParts extends MovedParts {
   readonly spread: Spread;
+  readonly producers: Producers;
 }
 
 /**
@@ -34,13 +36,17 @@ export async function enqueueSplit(parts: ManyParts, jobs: readonly NewJob[]): P
   const homes = jobs.map((job) => parts.spread(job.options ?? {}, job.task));
   // found here, as each installation would tell only of its own
   if (new Set(homes).size > 1) await toJobRows(jobs, (job) => toJobRow(job, anyId));
-  const before = jobs.map(({ options }) => enqueuedBefore(parts, options));
-  const enqueued: (Enqueued | undefined)[] = before.some((asked) => asked !== undefined)
-    ? await Promise.all(before.map(async (asked) => asked))
-    : jobs.map(() => undefined);
-  const entries = jobs
-    .map((job, index): Entry => ({ index, job, home: homes[index] as Member }))
-    .filter(({ index }) => enqueued[index] === undefined);
+  const all = jobs.map((job, index): Entry => ({ index, job, home: homes[index] as Member }));
+  const before = await knownElsewhere(
+    parts.members,
+    'job',
+    all.map(({ job, home }) => ({ id: job.options?.id, home })),
+  );
+  const enqueued = jobs.map(({ options }): Enqueued | undefined => {
+    const id = String(options?.id).toLowerCase();
+    return before.has(id) ? { id, outcome: 'repeated' } : undefined;
+  });
+  const entries = all.filter(({ index }) => enqueued[index] === undefined);
   const failures = await place(parts, { entries, refusals: 0 }, enqueued);
   const [first] = failures;
   if (first === undefined) return enqueued as Enqueued[];

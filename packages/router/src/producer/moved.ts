@@ -2,8 +2,14 @@ import { PgQueueError } from '@pgqueue/core';
 import { retryPauseMs } from '@pgqueue/core/internal';
 import type { Route } from '@pgqueue/postgres/internal';
 import type { Member } from '../installations/member.ts';
-import type { BeforeParts } from './before.ts';
+import type { Routes } from '../route/routes.ts';
 import { knownAnywhere } from './before.ts';
+
+/** Parts of {@link learnMove}. */
+export interface MovedParts {
+  readonly members: readonly Member[];
+  readonly routes: Routes;
+}
 
 /** Refusal of an enqueue by an installation that is not the home of a key. */
 export interface Moved {
@@ -24,16 +30,15 @@ const refusalsMax = 8;
  */
 export async function learnMove(
   error: unknown,
-  { member, refusals, ...parts }: BeforeParts & { readonly member: Member; readonly refusals: number },
+  { members, routes, member, refusals }: MovedParts & { readonly member: Member; readonly refusals: number },
 ): Promise<Moved> {
   if (!(error instanceof PgQueueError) || error.code !== 'moved' || refusals >= refusalsMax) throw error;
   const { key, installation, version, ids, known, repeated } = error.data as unknown as Refusal;
-  const { routes } = parts;
   routes.learn({ key, installation, version, movingFrom: null });
   // other keys of a batch may have moved, too; what this reading misses is refused once more
   await settled(routes.read(member));
   if (refusals > 0) await new Promise((resolve) => setTimeout(resolve, retryPauseMs(refusals, 1_000)));
-  const elsewhere = repeated ? await knownAnywhere(parts, ids) : [];
+  const elsewhere = repeated ? await knownAnywhere(members, ids) : [];
   return { ids, known: new Set([...known, ...elsewhere]) };
 }
 

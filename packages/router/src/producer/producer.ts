@@ -5,7 +5,8 @@ import type { FlowRun, Producer, ResultOptions } from '@pgqueue/producer';
 import { waitMs } from '@pgqueue/producer/internal';
 import type { Member } from '../installations/member.ts';
 import type { Routes } from '../route/routes.ts';
-import { enqueuedBefore } from './before.ts';
+import type { IdOf } from '@pgqueue/postgres/internal';
+import { knownElsewhere } from './before.ts';
 import { findIn, lookUpOrder } from './find.ts';
 import { enqueueSplit } from './many.ts';
 import type { Producers } from './members.ts';
@@ -14,7 +15,8 @@ import type { Spread } from './spread.ts';
 
 /**
  * Enqueues over all installations. A job goes to the home of its key; without a key, to one of them, by its unique key or
- * its id if it has one. A unique key is unique among the jobs of one home: of one key, or of those without.
+ * its id if it has one. A unique key is unique among the jobs of one home: of one key, or of those without. An id that the caller
+ * chose is looked for in all other installations first.
  *
  * `enqueueMany` splits a batch by home: the jobs of one installation are enqueued all or none. If only some succeed, it
  * rejects with `installation`: `data.failed` tells which jobs were not, and why, and `data.enqueued` the outcomes of the
@@ -35,49 +37,56 @@ export interface RouterProducerParts {
 
 /** Something that is enqueued in the home of its key. */
 interface Single<Result> {
+  readonly of: IdOf;
   /** Name of its task or flow. */
   readonly name: string;
   readonly options: JobOptions | FlowOptions | undefined;
   /** @param id the one that it had when it was refused before; undefined: it has none yet */
   readonly enqueue: (producer: Producer, id: string | undefined) => Promise<Result>;
-  /** Returns the result if an earlier try has written it there, although it was refused now. */
+  /** Returns the result if it was written there before, although it was refused now, or its home is elsewhere. */
   readonly written: (id: string, member: Member) => Result | Promise<Result>;
 }
 
 /** Enqueues in the home of a key, again where the key went if it has moved. */
 async function enqueueAtHome<Result>(
   parts: RouterProducerParts,
-  { name, options, enqueue, written }: Single<Result>,
+  { of, name, options, enqueue, written }: Single<Result>,
 ): Promise<Result> {
-  const { spread, producers, use } = parts;
+  const { members, spread, producers, use } = parts;
   use();
   const given = typeof options === 'object' && options !== null ? options : {};
+  let member = spread(given, name);
+  if (given.id !== undefined) {
+    const before = await knownElsewhere(members, of, [{ id: given.id, home: member }]);
+    for (const [known, elsewhere] of before) return written(known, elsewhere);
+  }
   let id: string | undefined;
   for (let refusals = 0; ; refusals += 1) {
-    const member = spread(given, name);
     try {
       return await member.run(() => enqueue(producers.routed(member), id));
     } catch (error) {
       const { ids, known } = await learnMove(error, { ...parts, member, refusals });
       [id] = ids;
       if (id !== undefined && known.has(id)) return written(id, member);
+      member = spread(given, name);
     }
   }
 }
 
 export function createRouterProducer(parts: RouterProducerParts): RouterProducer {
   const { members, producers, use } = parts;
-  const one = async (
+  const one = (
     name: string,
     options: JobOptions | undefined,
     enqueue: Single<Enqueued>['enqueue'],
-  ): Promise<Enqueued> => {
-    const before = await enqueuedBefore(parts, options);
-    return (
-      before ??
-      enqueueAtHome(parts, { name, options, enqueue, written: (id) => ({ id, outcome: 'repeated' }) })
-    );
-  };
+  ): Promise<Enqueued> =>
+    enqueueAtHome(parts, {
+      of: 'job',
+      name,
+      options,
+      enqueue,
+      written: (id) => ({ id, outcome: 'repeated' }),
+    });
 
   return {
     enqueue: async (task, payload, options) => {
@@ -129,6 +138,7 @@ async function startFlow(
 ): Promise<FlowRun> {
   const under = (id: string | undefined): FlowOptions => (id === undefined ? options : { ...options, id });
   return enqueueAtHome(parts, {
+    of: 'flow',
     name: flow?.name,
     options,
     enqueue: (producer, id) => producer.start(flow, under(id)),
