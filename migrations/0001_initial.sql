@@ -1519,8 +1519,9 @@ create function signal_flow_of(p_job uuid, p_name text) returns uuid
 as $$ select md5(p_job::text || ':signal:' || p_name)::uuid $$;
 
 -- Gives a job the value of a signal that its handler waits for, or will wait for; the first one wins. signalled;
--- repeated: it has a value; ended: the wait for it is over; unknown: there is no such job that has not ended. The lock
--- on the job keeps hand_over from taking it away until the signal is committed: then it stays.
+-- repeated: it has a value; ended: the wait for it is over; busy: it is on its way to another installation, call again;
+-- unknown: there is no such job that has not ended. The lock on the job keeps hand_over from taking it away until the
+-- signal is committed: then it stays.
 -- No deadlock: this locks the job's key, and then the flow; suspend_job locks the flow, and then the job, but not its
 -- key.
 create function signal_job(p_job uuid, p_name text, p_value jsonb default null) returns text
@@ -1535,7 +1536,7 @@ declare
 begin
   select q.task into v_task from queue q where q.id = p_job for key share;
   if not found then
-    return 'unknown';
+    return case when exists (select from handover h where h.id = p_job) then 'busy' else 'unknown' end;
   end if;
   perform start_flow(jsonb_build_object('id', v_flow, 'name', left(v_task, 99) || ': ' || left(p_name, 99),
                                         'steps', jsonb_build_array(jsonb_build_object('name', p_name, 'kind', 'signal'))));
@@ -7351,7 +7352,8 @@ $$;
 
 -- views.sql
 
--- One status per job, in whichever table its row is. Without payloads and results: those are in the tables.
+-- One status per job, in whichever table its row is; one that is on its way to another installation waits. Without
+-- payloads and results: those are in the tables.
 create view job as
   select q.id, case when w.id is null and q.run_after is not null then 'delayed' when w.id is null then 'pending'
                     when w.lock_key is null then 'ready' else 'running' end as status,
@@ -7361,6 +7363,12 @@ create view job as
          null::text as reason, q.errors -> -1 as last_error, q.errors,
          q.checkpoint is not null as has_checkpoint, coalesce(w.suspect, q.crashes > 0) as suspect, q.flow, q.step
   from queue q left join work_item w on w.id = q.id
+  union all
+  select o.id, case when q.run_after is not null then 'delayed' else 'pending' end, q.queue, q.task, q.key, q.priority, q.attributes,
+         q.tries, q.max_tries, q.crashes, q.max_crashes, q.run_after, q.expires_at, q.timeout, q.unique_key, q.payload_version, q.trace,
+         q.created, null, null, null, null, null, null, null, null, null, q.errors -> -1, q.errors, q.checkpoint is not null,
+         q.crashes > 0, null, null
+  from handover o cross join lateral json_populate_record(null::queue, o.job) q where o.id is not null
   union all
   select d.id, 'dead', d.queue, d.task, d.key, d.priority, d.attributes, d.tries, d.max_tries, d.crashes, d.max_crashes, null,
          null, d.timeout, d.unique_key, d.payload_version, d.trace, d.created, null, null,

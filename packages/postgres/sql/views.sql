@@ -1,4 +1,5 @@
--- One status per job, in whichever table its row is. Without payloads and results: those are in the tables.
+-- One status per job, in whichever table its row is; one that is on its way to another installation waits. Without
+-- payloads and results: those are in the tables.
 create view job as
   select q.id, case when w.id is null and q.run_after is not null then 'delayed' when w.id is null then 'pending'
                     when w.lock_key is null then 'ready' else 'running' end as status,
@@ -8,6 +9,12 @@ create view job as
          null::text as reason, q.errors -> -1 as last_error, q.errors,
          q.checkpoint is not null as has_checkpoint, coalesce(w.suspect, q.crashes > 0) as suspect, q.flow, q.step
   from queue q left join work_item w on w.id = q.id
+  union all
+  select o.id, case when q.run_after is not null then 'delayed' else 'pending' end, q.queue, q.task, q.key, q.priority, q.attributes,
+         q.tries, q.max_tries, q.crashes, q.max_crashes, q.run_after, q.expires_at, q.timeout, q.unique_key, q.payload_version, q.trace,
+         q.created, null, null, null, null, null, null, null, null, null, q.errors -> -1, q.errors, q.checkpoint is not null,
+         q.crashes > 0, null, null
+  from handover o cross join lateral json_populate_record(null::queue, o.job) q where o.id is not null
   union all
   select d.id, 'dead', d.queue, d.task, d.key, d.priority, d.attributes, d.tries, d.max_tries, d.crashes, d.max_crashes, null,
          null, d.timeout, d.unique_key, d.payload_version, d.trace, d.created, null, null,

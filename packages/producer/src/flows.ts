@@ -53,7 +53,8 @@ export interface FlowStarter {
    * Gives a job the value of a signal that its handler waits for by `ctx.waitForSignal`, or will wait for; the first value wins.
    * Answers as {@link signal} does. `ended`: the wait for it is over.
    * @param by a signal, as `signal(schema)` made it: with it, the value is checked by its schema
-   * @throws {PgQueueError} `invalid_flow` (a value that does not fit), `not_found` (the job has ended, or never was), `schema_version`
+   * @throws {PgQueueError} `invalid_flow` (a value that does not fit), `not_found` (the job has ended, or never was), `installation` (it
+   * is on its way to another installation: try again), `schema_version`
    */
   signalJob<By extends Signal = Signal>(
     jobId: string,

@@ -214,8 +214,14 @@ test('a job on its way is known by its id, and its result comes from where it ra
   expect(await old?.query('select status from pgqueue.job_result(array[$1::uuid])', [job.id])).toEqual([
     { status: 'pending' },
   ]);
-  expect(await router.operator.jobs.cancel([job.id])).toMatchObject([{ verdict: 'busy' }]);
-  await router.operator.keys.move(key, { to: 'two' });
+  const { producer, operator } = router;
+  expect(await operator.jobs.cancel([job.id])).toMatchObject([{ verdict: 'busy', status: 'pending' }]);
+  expect(await operator.jobs.get(job.id)).toMatchObject({ status: 'pending', ...acme, payload: { n: 1 } });
+  const busy = { code: 'installation', message: expect.stringContaining('is busy') as string };
+  await expect(producer.signalJob(job.id, 'go', null)).rejects.toMatchObject(busy);
+  await expect(operator.jobs.signal(job.id, 'go')).rejects.toMatchObject(busy);
+  await operator.keys.move(key, { to: 'two' });
+  expect(await producer.signalJob(job.id, 'go', null)).toBe('signalled');
   await schedule(2);
   await work(() => {});
   await result;

@@ -53,7 +53,7 @@ export interface JobsOperator {
   /**
    * Cancels jobs. A waiting job ends at once. The signal of a running job aborts soon (`signalled`), and the
    * job ends as cancelled unless it finishes before. `busy`: it was being claimed or settled at each of five
-   * tries; ask again. `missing`: it has ended, or never was.
+   * tries, or is on its way to another installation; ask again. `missing`: it has ended, or never was.
    */
   readonly cancel: (
     ids: readonly string[],
@@ -82,8 +82,9 @@ export interface JobsOperator {
    * Gives a job the value of a signal that its handler waits for by `ctx.waitForSignal`, or will wait for: JSON of up
    * to 256 KiB; null if there is none. `repeated`: it has a value already, and that one counts. `ended`: the wait for
    * it is over. The schema of the signal is not known here: the handler's call checks the value.
-   * @throws {PgQueueError} `not_found`: the job has ended, or never was; `invalid_flow`: a value that can't be stored;
-   * `configuration`: an id that is no UUID, before any I/O
+   * @throws {PgQueueError} `not_found`: the job has ended, or never was; `installation`: it is on its way to another
+   * installation, try again; `invalid_flow`: a value that can't be stored; `configuration`: an id that is no UUID,
+   * before any I/O
    */
   readonly signal: (id: string, name: string, value?: unknown) => Promise<'signalled' | 'repeated' | 'ended'>;
 }

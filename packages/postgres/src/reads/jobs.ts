@@ -262,6 +262,9 @@ export async function readJob(database: Database, id: string): Promise<JobDetail
      left join lateral (
        select q.payload, null::jsonb as result, q.checkpoint from ${schema}.queue q where q.id = j.id and j.finished is null
        union all
+       select (o.job -> 'payload')::jsonb, null, (o.job -> 'checkpoint')::jsonb from ${schema}.handover o
+       where o.id = j.id and j.finished is null
+       union all
        select d.payload, null, d.checkpoint from ${schema}.dead_letter d where d.id = j.id and j.status = 'dead'
        union all
        select h.payload, h.result, null from ${schema}.history h

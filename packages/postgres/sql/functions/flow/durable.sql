@@ -90,8 +90,9 @@ create function signal_flow_of(p_job uuid, p_name text) returns uuid
 as $$ select md5(p_job::text || ':signal:' || p_name)::uuid $$;
 
 -- Gives a job the value of a signal that its handler waits for, or will wait for; the first one wins. signalled;
--- repeated: it has a value; ended: the wait for it is over; unknown: there is no such job that has not ended. The lock
--- on the job keeps hand_over from taking it away until the signal is committed: then it stays.
+-- repeated: it has a value; ended: the wait for it is over; busy: it is on its way to another installation, call again;
+-- unknown: there is no such job that has not ended. The lock on the job keeps hand_over from taking it away until the
+-- signal is committed: then it stays.
 -- No deadlock: this locks the job's key, and then the flow; suspend_job locks the flow, and then the job, but not its
 -- key.
 create function signal_job(p_job uuid, p_name text, p_value jsonb default null) returns text
@@ -106,7 +107,7 @@ declare
 begin
   select q.task into v_task from queue q where q.id = p_job for key share;
   if not found then
-    return 'unknown';
+    return case when exists (select from handover h where h.id = p_job) then 'busy' else 'unknown' end;
   end if;
   perform start_flow(jsonb_build_object('id', v_flow, 'name', left(v_task, 99) || ': ' || left(p_name, 99),
                                         'steps', jsonb_build_array(jsonb_build_object('name', p_name, 'kind', 'signal'))));

@@ -77,15 +77,21 @@ export function signalFlowId(job: string, name: string): string {
 /**
  * Gives a job the value (JSON text) of a signal that its handler waits for, or will wait for; the first value wins.
  * `ended`: the wait for it is over. `unknown`: there is no such job that has not ended.
+ * @throws {PgQueueError} `installation`: it is on its way to another one
  */
 export async function signalJob(
   { query, schema }: Target,
   { job, name, value }: { readonly job: string; readonly name: string; readonly value: string },
 ): Promise<'signalled' | 'repeated' | 'ended' | 'unknown'> {
-  const [answer] = await query<{ readonly outcome: 'signalled' | 'repeated' | 'ended' | 'unknown' }>(
+  const [answer] = await query<{ readonly outcome: 'signalled' | 'repeated' | 'ended' | 'busy' | 'unknown' }>(
     `select ${schema}.signal_job($1::uuid, $2::text, $3::text::jsonb) as outcome`,
     [job, name, value],
   );
   if (answer === undefined) throw new PgQueueError('invariant', `no answer for a signal of job ${job}`);
-  return answer.outcome;
+  if (answer.outcome !== 'busy') return answer.outcome;
+  throw new PgQueueError(
+    'installation',
+    `job ${job} is busy: it is on its way to another installation. Signal it again in a moment; if that does not help, go on with the move of its key`,
+    { data: { id: job } },
+  );
 }
