@@ -99,6 +99,41 @@ test('the queues with the most jobs are named, the rest is one, with its oldest'
   expect(rest?.value).toBe(49);
 });
 
+test('keys, reasons and pools that are not told apart are summed, and so is what is named as the rest is', () => {
+  const many = Array.from({ length: queuesMax + 20 }, (_, n) => n);
+  const key = { pending: 1, ready: 0, running: 0 };
+  const each = (name: string, value: number): Readonly<Record<string, number>> =>
+    Object.fromEntries(many.map((n) => [`${name} ${n}`, value]));
+  const values = gaugeValues(
+    numbers({
+      queues: [
+        queue(other, { pending: 900, oldestMs: 5_000 }),
+        ...many.map((n) => queue(`q${n}`, { pending: 200 - n })),
+      ],
+      keys: [
+        ...many.map((n) => ({ queue: `q${n}`, key: null, ...key })),
+        { queue: 'q0', key: other, ...key, pending: 50 },
+      ],
+      report: {
+        ageMs: 1,
+        stale: false,
+        held: { q0: { ...each('gate', 2), [other]: 3 } },
+        wanted: { ...each('pool', 1), [other]: 7 },
+      },
+    }),
+  );
+  const series = values.map(({ name, labels }) => JSON.stringify([name, labels]));
+  expect(new Set(series).size).toBe(series.length);
+  const of = (name: string, labels: object): unknown =>
+    values.find((one) => one.name === name && JSON.stringify(one.labels) === JSON.stringify(labels))?.value;
+  expect(of('queue_jobs', { queue: other, state: 'pending' })).toBe(900 + 21 * 91);
+  expect(of('queue_oldest_seconds', { queue: other })).toBe(5);
+  expect(of('key_jobs', { queue: 'q0', key: other, state: 'pending' })).toBe(51);
+  expect(of('key_jobs', { queue: other, key: other, state: 'pending' })).toBe(21);
+  expect(of('held_jobs', { queue: 'q0', reason: other })).toBe(3 + 2 * 21);
+  expect(of('wanted_slots', { pool: other })).toBe(7 + 21);
+});
+
 test('a report of an earlier leader says nothing of what is held', () => {
   const report = { ageMs: 1, held: { mail: { gate: 3 }, video: { gate: 4 } } };
   const held = (stale: boolean): readonly unknown[] =>

@@ -45,7 +45,7 @@ export interface GaugeValue {
   readonly value: number;
 }
 
-/** So many queues are told apart; the rest is summed. */
+/** So many queues are told apart, and pools, and reasons; the rest is summed. */
 export const queuesMax = 100;
 
 const states = ['delayed', 'pending', 'ready', 'running', 'dead'] as const;
@@ -56,13 +56,7 @@ export function gaugeValues(numbers: Numbers): readonly GaugeValue[] {
   const { leader, report, nodes, oldestSnapshotMs } = numbers;
   return [
     ...queues.flatMap(queueValues),
-    ...numbers.keys.flatMap(({ queue, key, ...jobs }) =>
-      (['pending', 'ready', 'running'] as const).map((state) => ({
-        name: 'key_jobs' as const,
-        labels: { queue: named.has(queue) ? queue : other, key: key ?? other, state },
-        value: jobs[state],
-      })),
-    ),
+    ...keyValues(numbers.keys, named),
     ...(report === null || report.stale ? [] : heldValues(report.held, named)),
     ...(report === null || report.stale ? [] : wantedValues(report.wanted ?? {})),
     ...(['alive', 'draining', 'overdue', 'lost'] as const).map((state) => ({
@@ -82,16 +76,32 @@ function plain(name: GaugeName, value: number): GaugeValue {
   return { name, labels: {}, value };
 }
 
+/** Returns the names that have most: so many are told apart. */
+function largest(sizes: readonly (readonly [name: string, size: number])[]): ReadonlySet<string> {
+  const sorted = sizes.toSorted(([a, size], [b, than]) => than - size || (a < b ? -1 : 1));
+  return new Set(sorted.slice(0, queuesMax).map(([name]) => name));
+}
+
+/** Sums the values that have the same labels: those that are not told apart, and one whose name is `other`. */
+function summed(values: readonly GaugeValue[]): readonly GaugeValue[] {
+  const sums = new Map<string, GaugeValue>();
+  for (const one of values) {
+    const series = JSON.stringify(one.labels);
+    sums.set(series, { ...one, value: (sums.get(series)?.value ?? 0) + one.value });
+  }
+  return [...sums.values()];
+}
+
 /** Those with the most jobs by name; the rest as one. */
 function divided(all: readonly Queue[]): {
   readonly queues: readonly Queue[];
   readonly named: ReadonlySet<string>;
 } {
   const jobs = (queue: Queue): number => states.reduce((sum, state) => sum + queue[state], 0);
-  const sorted = all.toSorted((a, b) => jobs(b) - jobs(a) || (a.queue < b.queue ? -1 : 1));
-  const queues = sorted.slice(0, queuesMax);
-  const rest = sorted.slice(queuesMax);
-  const named = new Set(queues.map(({ queue }) => queue));
+  const named = largest(all.map((queue) => [queue.queue, jobs(queue)]));
+  const isNamed = ({ queue }: Queue): boolean => named.has(queue) && queue !== other;
+  const queues = all.filter(isNamed);
+  const rest = all.filter((queue) => !isNamed(queue));
   const [first] = rest;
   if (first === undefined) return { queues, named };
   return { queues: [...queues, rest.reduce(together, { ...first, ...nothing, queue: other })], named };
@@ -150,26 +160,44 @@ function queueValues(numbers: Queue): readonly GaugeValue[] {
   ];
 }
 
+function keyValues(keys: Numbers['keys'], named: ReadonlySet<string>): readonly GaugeValue[] {
+  return summed(
+    keys.flatMap(({ queue, key, ...jobs }) =>
+      (['pending', 'ready', 'running'] as const).map((state) => ({
+        name: 'key_jobs' as const,
+        labels: { queue: named.has(queue) ? queue : other, key: key ?? other, state },
+        value: jobs[state],
+      })),
+    ),
+  );
+}
+
 function heldValues(
   held: Readonly<Record<string, Readonly<Record<string, number>>>>,
   named: ReadonlySet<string>,
 ): readonly GaugeValue[] {
-  const sums = new Map<string, GaugeValue>();
-  for (const [queue, reasons] of Object.entries(held)) {
-    for (const [reason, jobs] of Object.entries(reasons)) {
-      const labels = { queue: named.has(queue) ? queue : other, reason };
-      const name = JSON.stringify([labels.queue, reason]);
-      sums.set(name, { name: 'held_jobs', labels, value: (sums.get(name)?.value ?? 0) + jobs });
-    }
-  }
-  return [...sums.values()];
+  const all = Object.entries(held).flatMap(([queue, reasons]) =>
+    Object.entries(reasons).map(([reason, jobs]) => ({ queue, reason, jobs })),
+  );
+  const sizes = new Map<string, number>();
+  for (const { reason, jobs } of all) sizes.set(reason, (sizes.get(reason) ?? 0) + jobs);
+  const reasons = largest([...sizes]);
+  return summed(
+    all.map(({ queue, reason, jobs }) => ({
+      name: 'held_jobs',
+      labels: { queue: named.has(queue) ? queue : other, reason: reasons.has(reason) ? reason : other },
+      value: jobs,
+    })),
+  );
 }
 
-/** Pools beyond {@link queuesMax} are summed. */
 function wantedValues(wanted: Readonly<Record<string, number>>): readonly GaugeValue[] {
-  const pools = Object.entries(wanted).toSorted(([, a], [, b]) => b - a);
-  const rest = pools.slice(queuesMax);
-  const shown = pools.slice(0, queuesMax);
-  if (rest.length > 0) shown.push([other, rest.reduce((sum, [, slots]) => sum + slots, 0)]);
-  return shown.map(([pool, value]) => ({ name: 'wanted_slots' as const, labels: { pool }, value }));
+  const pools = largest(Object.entries(wanted));
+  return summed(
+    Object.entries(wanted).map(([pool, value]) => ({
+      name: 'wanted_slots',
+      labels: { pool: pools.has(pool) ? pool : other },
+      value,
+    })),
+  );
 }
