@@ -4,7 +4,7 @@ import type { Label, Labels } from './instruments.ts';
 export const other = 'other';
 
 /** So many values of a label are told apart, by what a user may make up any number of. */
-const valuesMax: Readonly<Partial<Record<Label, number>>> = { queue: 100, task: 200, part: 100 };
+const valuesMax: Readonly<Partial<Record<Label, number>>> = { queue: 100, task: 200, flow: 100, part: 100 };
 /** So many combinations of queue and task. */
 const pairsMax = 500;
 

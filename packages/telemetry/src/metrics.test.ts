@@ -62,6 +62,17 @@ test('a name that was counted first keeps its series', () => {
   expect(bounded.labels({ queue: 'mail', task: 'new' })).toEqual({ queue: 'mail', task: other });
 });
 
+test('however many names flows have, so many series at most', async () => {
+  const { observe, page } = createMetrics({ role: 'scheduler', prometheus: true });
+  for (let n = 0; n < 300; n += 1)
+    observe({ type: 'flow.ended', flow: `f${n}`, name: `import of customer ${n}`, state: 'done' });
+  const lines = ((await page?.())?.text ?? '')
+    .split('\n')
+    .filter((line) => line.startsWith('pgqueue_flows_ended_total{'));
+  expect(lines).toHaveLength(101);
+  expect(lines).toContain(`pgqueue_flows_ended_total{flow="${other}",state="done"} 200`);
+});
+
 test('hostile names are escaped, not lines of their own', async () => {
   const text = await textOf([settled('a"} 1\nforged 7', 'b\\')]);
   expect(text).not.toMatch(/^forged/m);
