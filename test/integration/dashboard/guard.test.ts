@@ -270,6 +270,32 @@ describe('the redact hook', () => {
     });
   });
 
+  test('tells by no place in a page, and by no count, of jobs that it hides', async () => {
+    const own = browse(
+      bench.dashboard({
+        redact: (document, { kind, task }) =>
+          kind === 'payload' && task === 'hello' ? { ...(document as object), card: '…' } : document,
+      }),
+      'otto:operator',
+    );
+    const ask = async (after = ''): Promise<JobsPage> =>
+      (await own.get<JobsPage>(`/api/jobs?field=card&value=4000-1234&limit=1${after}`)).body;
+    const counted = async (): Promise<unknown> =>
+      (await own.get('/api/jobs/count?field=card&value=4000-1234')).body;
+    const hide = (count: number): Promise<unknown> => bench.insert({ payload }, count);
+    await hide(2);
+    expect(await ask()).toEqual({ items: [], next: null, lookedBackTo: null });
+    const [first = ''] = await bench.insert({ payload, task: 'open' });
+    await hide(450);
+    const [last = ''] = await bench.insert({ payload, task: 'open' });
+    await hide(1);
+    const page = await ask();
+    expect([page.items.map(({ id }) => id), page.next]).toEqual([[last], last]);
+    const next = await ask(`&after=${last}`);
+    expect([next.items.map(({ id }) => id), next.next]).toEqual([[first], null]);
+    expect(await counted()).toEqual({ count: 2, kind: 'exact' });
+  });
+
   test.each([
     [
       'throws',

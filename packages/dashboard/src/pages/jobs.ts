@@ -19,6 +19,10 @@ import { atLeast, jobRowOf, timeOf } from './wire.ts';
 /** Rows of each table that one page examines; that takes about 10 ms. */
 const walkMax = 5_000;
 const countMax = 10_000;
+/** More than all the rows that one page examines. */
+const allMax = 1_000_000;
+/** Jobs that are judged at once. */
+const chunkMax = 200;
 
 export async function jobsPage({ settings }: Office, desk: Desk, query: Parameters): Promise<JobsPage> {
   const filter = jobFilterIn(query, { seesPayloads: seesPayloads(desk) });
@@ -40,38 +44,51 @@ function pageIn(query: Parameters): { readonly limit: number; readonly after?: s
   return { limit, ...(after === undefined ? {} : { after }) };
 }
 
+/**
+ * Reads one page. If the redact hook judges, it judges all that match among the rows that are read: the page ends, and goes
+ * on, by those that may be seen and by the rows read, so that nothing tells of the others.
+ */
 async function pageOf(
   settings: Settings,
-  { database, codec }: Desk,
+  desk: Desk,
   options: FindFilter & { readonly limit: number; readonly after?: string },
 ): Promise<JobsPage> {
-  const found = await findJobs(database, { ...options, walkMax });
-  const jobs = await shownOf(settings, await readListed(database, found.ids), {
-    database,
-    codec,
-    filter: options,
-  });
+  const { limit } = options;
+  const judged = isJudged(settings, options);
+  const found = await findJobs(desk.database, { ...options, limit: judged ? allMax : limit, walkMax });
+  const jobs: ListedJob[] = [];
+  for (let from = 0; from < found.ids.length && jobs.length <= limit; from += chunkMax) {
+    const ids = found.ids.slice(from, from + chunkMax);
+    jobs.push(...(await shownOf(settings, desk, { ids, filter: options })));
+  }
+  const items = jobs.slice(0, limit).map(jobRowOf);
+  const last = items.at(-1);
+  if (jobs.length > limit && last !== undefined) return { items, next: last.id, lookedBackTo: null };
   return {
-    items: jobs.map(jobRowOf),
+    items,
     next: found.next,
     lookedBackTo: found.lookedDownTo === null ? null : timeOf(timeOfId(found.lookedDownTo)),
   };
 }
 
+/** Reports whether the redact hook decides which jobs a filter may find. */
+function isJudged({ redact }: Settings, { field }: FindFilter): boolean {
+  return field !== undefined && redact !== undefined;
+}
+
 /**
- * Drops jobs whose redacted payload does not match the filter. Otherwise finding a job by a field that the
+ * Reads jobs, and drops those whose redacted payload does not match the filter. Otherwise finding a job by a field that the
  * hook removes or changes would reveal the field's value to a user who guesses.
  */
 async function shownOf(
   settings: Settings,
-  jobs: readonly ListedJob[],
-  { database, codec, filter: { field } }: Pick<Desk, 'database' | 'codec'> & { readonly filter: FindFilter },
+  { database, codec }: Desk,
+  { ids, filter }: { readonly ids: readonly string[]; readonly filter: FindFilter },
 ): Promise<readonly ListedJob[]> {
-  if (field === undefined || settings.redact === undefined) return jobs;
-  const payloads = await readPayloads(
-    database,
-    jobs.map(({ id }) => id),
-  );
+  const jobs = await readListed(database, ids);
+  const { field } = filter;
+  if (field === undefined || !isJudged(settings, filter)) return jobs;
+  const payloads = await readPayloads(database, ids);
   return jobs.filter((job) => {
     const { id, task, queue, key } = job;
     const payload = opened(codec, payloads.get(id), placeOf(job, 'payload'));
@@ -102,12 +119,11 @@ export async function sampleJobs(
 /** Returns the ids of those jobs that a filter may find, see {@link shownOf}. */
 export async function visibleIds(
   settings: Settings,
-  { database, codec }: Desk,
-  { ids, filter }: { readonly ids: readonly string[]; readonly filter: FindFilter },
+  desk: Desk,
+  given: { readonly ids: readonly string[]; readonly filter: FindFilter },
 ): Promise<readonly string[]> {
-  if (filter.field === undefined || settings.redact === undefined) return ids;
-  const shown = await shownOf(settings, await readListed(database, ids), { database, codec, filter });
-  return shown.map(({ id }) => id);
+  if (!isJudged(settings, given.filter)) return given.ids;
+  return (await shownOf(settings, desk, given)).map(({ id }) => id);
 }
 
 /**
@@ -121,7 +137,7 @@ export async function jobsCount({ settings }: Office, desk: Desk, query: Paramet
 }
 
 export async function countJobs(settings: Settings, desk: Desk, filter: FindFilter): Promise<Count> {
-  if (filter.field !== undefined && settings.redact !== undefined) {
+  if (isJudged(settings, filter)) {
     const { items, next } = await pageOf(settings, desk, { ...filter, limit: 200 });
     return atLeast(items.length, next !== null);
   }
