@@ -972,7 +972,8 @@ $$;
 -- Turns a cron slot into one job, however many leaders try and however often, and stores the next slot with
 -- it. Returns the job's id; null: none was made. p_read, as one JSON object: name, cron and timezone of the
 -- schedule as they were read; next: its next slot; slot: the due slot, absent if only the next one is to be
--- stored.
+-- stored. Waits for no lock of others, as lose_nodes: a schedule whose row is locked has its slot with a later
+-- sweep.
 create function fire_schedule(p_leader text, p_epoch bigint, p_read jsonb)
   returns uuid
   language plpgsql volatile security definer
@@ -984,8 +985,8 @@ declare
   v_job uuid := uuid_v7();
 begin
   perform assert_leader(p_leader, p_epoch);
-  select * into s from schedule where name = p_read ->> 'name' for update;
-  -- the schedule was changed since it was read: the next sweep plans it anew
+  select * into s from schedule where name = p_read ->> 'name' for update skip locked;
+  -- the schedule is locked, or was changed since it was read: the next sweep plans it anew
   if not found or s.paused or s.cron <> p_read ->> 'cron' or s.timezone <> p_read ->> 'timezone' then
     return null;
   end if;
@@ -3194,7 +3195,8 @@ begin
 end
 $$;
 
--- Ends the holds of keys whose moves are over: the leader has seen them, and its next plan reads their lanes anew.
+-- Ends the holds of keys whose moves are over: the leader has seen them, and its next plan reads their lanes anew. A
+-- hold that another session has locked waits for the next tick.
 create function end_holds(p_leader text, p_epoch bigint, p_keys text[]) returns void
   language plpgsql volatile security definer
   set search_path from current
@@ -3203,7 +3205,9 @@ as $$
 begin
   perform set_config('synchronous_commit', 'off', true);
   perform assert_leader(p_leader, p_epoch);
-  delete from key_move m where m.key = any (p_keys) and m.side = 'in' and m.opened is not null;
+  delete from key_move m
+  where m.side = 'in' and m.key = any (array(
+    select l.key from key_move l where l.key = any (p_keys) and l.side = 'in' and l.opened is not null for update skip locked));
 end
 $$;
 
@@ -4512,7 +4516,12 @@ begin
         where r.jobs && p_ids and r.together is not null and r.lock_key is null and r.position >= batches_from() for update skip locked))
       returning w.jobs)
     select u.id from gone g cross join lateral unnest(g.jobs) as u (id);
-  perform spread(p_ids);
+  -- all but bundles without a lease: spread would wait for their jobs
+  perform take_apart(array(
+    select r.position from work_queue r
+    where r.jobs is not null and (r.together is null or r.lock_key is not null) and r.position >= batches_from()
+      and exists (select from unnest(r.jobs) as u (id) where (u.id in (select i.id from unnest(p_ids) as i (id))) is true)
+    for update skip locked));
   return query
     delete from work_queue w
     where w.position = any (array(
@@ -5049,24 +5058,22 @@ $$;
 -- that it last read can end. A gap longer than p_gap_ms (one lease), or a clock that jumped ahead by as much,
 -- is an outage: nodes get their whole time again to send a heartbeat. If the clock was set back by more than
 -- a second, heartbeats in what is now the future would keep a dead node alive until then: they are set to
--- now.
+-- now, of a node whose row is locked by a later call.
 create function note_reached(p_gap_ms integer) returns void
   language plpgsql volatile security definer
   set search_path from current
 as $$
 declare
   v_now timestamptz := clock_timestamp();
-  v_last timestamptz;
 begin
-  select r.seen into v_last from reached r;
   insert into reached as r (since, seen) values (v_now, v_now)
   on conflict (only_row) do update
     set since = case when r.seen is null or v_now between r.seen - interval '1 second' and r.seen + p_gap_ms * interval '1 millisecond'
                      then r.since else v_now end,
         seen = v_now;
-  if v_last > v_now + interval '1 second' then
-    update node n set heartbeat = v_now where n.heartbeat > v_now;
-  end if;
+  update node n set heartbeat = clock_timestamp()
+  where n.id = any (array(
+    select l.id from node l where l.heartbeat > clock_timestamp() + interval '1 second' for update skip locked));
 end
 $$;
 
@@ -6798,8 +6805,12 @@ begin
       return query select v_node, v_jobs;
     end if;
   end loop;
-  delete from node n where n.state in ('left', 'lost') and n.heartbeat < clock_timestamp() - interval '1 day';
-  delete from node_session s where not exists (select from node n where n.id = s.node);
+  delete from node n
+  where n.id = any (array(
+    select l.id from node l where l.state in ('left', 'lost') and l.heartbeat < clock_timestamp() - interval '1 day' for update skip locked));
+  delete from node_session s
+  where s.node = any (array(
+    select l.node from node_session l where not exists (select from node n where n.id = l.node) for update skip locked));
 end
 $$;
 

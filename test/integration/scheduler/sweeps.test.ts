@@ -148,6 +148,21 @@ test('a schedule that can not be read is reported, and does not stop the others'
   expect(failed).toEqual([expect.objectContaining({ schedule: 'broken' })]);
 });
 
+test('a schedule that a transaction has locked has its slot later, and holds up no other', async () => {
+  await setSchedule('locked', '* * * * * *', `clock_timestamp() - interval '1 s'`);
+  const fired = await bench.database.transaction(async (client) => {
+    await client.query(`select from pgqueue.schedule where name = 'locked' for update`);
+    await setSchedule('fine', '* * * * * *');
+    const scheduler = await bench.scheduler();
+    const names = (): readonly string[] =>
+      scheduler.events.flatMap((event) => (event.type === 'schedule.fired' ? [event.schedule] : []));
+    await until('the other fires twice', () => names().length >= 2);
+    expect(names()).not.toContain('locked');
+    return names;
+  });
+  await until('it fires', () => fired().includes('locked'));
+});
+
 test('a slot that its queue does not take is left out and told; the next one comes at its time', async () => {
   await bench.database.query(
     `insert into pgqueue.queue_config (queue, key_pending) values ('default', 1)`,

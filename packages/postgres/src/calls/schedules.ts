@@ -81,7 +81,7 @@ export async function dueSchedules(target: Target): Promise<readonly DueSchedule
 /**
  * Enqueues one slot of a schedule, once however many leaders try, and stores the next. With `slotMs` null it
  * only stores the next. Resolves to the job's id; null: none was enqueued. Does nothing if the schedule was
- * changed or paused since it was read.
+ * changed or paused since it was read, or is locked: it stays due.
  */
 export async function fireSchedule(
   target: Target,

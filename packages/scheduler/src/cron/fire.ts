@@ -21,7 +21,8 @@ const never = Date.UTC(9999, 11, 31);
  * Enqueues the due slot of each schedule (`fire_schedule` in schedule.sql makes it a job), and plans the next
  * one. A slot becomes one job even if the leader changes, because its row is unique. After a downtime only the
  * latest missed slot is made up for. If the queue rejects a slot (`key_pending`), the slot is skipped and
- * reported. A schedule that fails does not stop the others. Resolves to the number of jobs enqueued.
+ * reported. A schedule that fails does not stop the others, and one that a transaction has locked waits for a later
+ * sweep. Resolves to the number of jobs enqueued.
  */
 export async function fireDue(database: Database, leader: Leader, observe: Observer): Promise<number> {
   let fired = 0;

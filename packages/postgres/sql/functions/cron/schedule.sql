@@ -17,7 +17,8 @@ $$;
 -- Turns a cron slot into one job, however many leaders try and however often, and stores the next slot with
 -- it. Returns the job's id; null: none was made. p_read, as one JSON object: name, cron and timezone of the
 -- schedule as they were read; next: its next slot; slot: the due slot, absent if only the next one is to be
--- stored.
+-- stored. Waits for no lock of others, as lose_nodes: a schedule whose row is locked has its slot with a later
+-- sweep.
 create function fire_schedule(p_leader text, p_epoch bigint, p_read jsonb)
   returns uuid
   language plpgsql volatile security definer
@@ -29,8 +30,8 @@ declare
   v_job uuid := uuid_v7();
 begin
   perform assert_leader(p_leader, p_epoch);
-  select * into s from schedule where name = p_read ->> 'name' for update;
-  -- the schedule was changed since it was read: the next sweep plans it anew
+  select * into s from schedule where name = p_read ->> 'name' for update skip locked;
+  -- the schedule is locked, or was changed since it was read: the next sweep plans it anew
   if not found or s.paused or s.cron <> p_read ->> 'cron' or s.timezone <> p_read ->> 'timezone' then
     return null;
   end if;

@@ -171,7 +171,8 @@ begin
 end
 $$;
 
--- Ends the holds of keys whose moves are over: the leader has seen them, and its next plan reads their lanes anew.
+-- Ends the holds of keys whose moves are over: the leader has seen them, and its next plan reads their lanes anew. A
+-- hold that another session has locked waits for the next tick.
 create function end_holds(p_leader text, p_epoch bigint, p_keys text[]) returns void
   language plpgsql volatile security definer
   set search_path from current
@@ -180,7 +181,9 @@ as $$
 begin
   perform set_config('synchronous_commit', 'off', true);
   perform assert_leader(p_leader, p_epoch);
-  delete from key_move m where m.key = any (p_keys) and m.side = 'in' and m.opened is not null;
+  delete from key_move m
+  where m.side = 'in' and m.key = any (array(
+    select l.key from key_move l where l.key = any (p_keys) and l.side = 'in' and l.opened is not null for update skip locked));
 end
 $$;
 

@@ -200,7 +200,12 @@ begin
         where r.jobs && p_ids and r.together is not null and r.lock_key is null and r.position >= batches_from() for update skip locked))
       returning w.jobs)
     select u.id from gone g cross join lateral unnest(g.jobs) as u (id);
-  perform spread(p_ids);
+  -- all but bundles without a lease: spread would wait for their jobs
+  perform take_apart(array(
+    select r.position from work_queue r
+    where r.jobs is not null and (r.together is null or r.lock_key is not null) and r.position >= batches_from()
+      and exists (select from unnest(r.jobs) as u (id) where (u.id in (select i.id from unnest(p_ids) as i (id))) is true)
+    for update skip locked));
   return query
     delete from work_queue w
     where w.position = any (array(

@@ -6,24 +6,22 @@
 -- that it last read can end. A gap longer than p_gap_ms (one lease), or a clock that jumped ahead by as much,
 -- is an outage: nodes get their whole time again to send a heartbeat. If the clock was set back by more than
 -- a second, heartbeats in what is now the future would keep a dead node alive until then: they are set to
--- now.
+-- now, of a node whose row is locked by a later call.
 create function note_reached(p_gap_ms integer) returns void
   language plpgsql volatile security definer
   set search_path from current
 as $$
 declare
   v_now timestamptz := clock_timestamp();
-  v_last timestamptz;
 begin
-  select r.seen into v_last from reached r;
   insert into reached as r (since, seen) values (v_now, v_now)
   on conflict (only_row) do update
     set since = case when r.seen is null or v_now between r.seen - interval '1 second' and r.seen + p_gap_ms * interval '1 millisecond'
                      then r.since else v_now end,
         seen = v_now;
-  if v_last > v_now + interval '1 second' then
-    update node n set heartbeat = v_now where n.heartbeat > v_now;
-  end if;
+  update node n set heartbeat = clock_timestamp()
+  where n.id = any (array(
+    select l.id from node l where l.heartbeat > clock_timestamp() + interval '1 second' for update skip locked));
 end
 $$;
 

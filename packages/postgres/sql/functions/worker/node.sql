@@ -212,7 +212,11 @@ begin
       return query select v_node, v_jobs;
     end if;
   end loop;
-  delete from node n where n.state in ('left', 'lost') and n.heartbeat < clock_timestamp() - interval '1 day';
-  delete from node_session s where not exists (select from node n where n.id = s.node);
+  delete from node n
+  where n.id = any (array(
+    select l.id from node l where l.state in ('left', 'lost') and l.heartbeat < clock_timestamp() - interval '1 day' for update skip locked));
+  delete from node_session s
+  where s.node = any (array(
+    select l.node from node_session l where not exists (select from node n where n.id = l.node) for update skip locked));
 end
 $$;
