@@ -153,7 +153,7 @@ function batchStatementOf(
     case 'cancelOne':
       return `select job_id as id, verdict as told from pgqueue.cancel(array['${jobs[one]}']::uuid[])`;
     case 'releaseClaim':
-      return `select null as id, null as told from pgqueue.release_claim('n1', ${t1})`;
+      return `select null as id, null as told from pgqueue.release_claim('n1', '${incarnations.n1}', ${t1})`;
     case 'beatHolding':
       return `select x.id, case when not alive then 'ended' when x.n = any (lost) then 'lost' else 'held' end as told
               from pgqueue.heartbeat_node('n1', '${incarnations.n1}', 0, false, ${ids}, array_fill(${t1}, array[${jobs.length}])),

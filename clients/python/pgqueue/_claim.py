@@ -222,7 +222,7 @@ class Claimer:
 
     def _claim(self, incarnation: str, take: dict[str, Any]) -> tuple[list[ClaimedRow], bool, str]:
         """Claims once, under a new token. A claim without a reply may have leased jobs that no node knows of."""
-        self._release_unanswered()
+        self._release_unanswered(incarnation)
         node, statements = self._node.settings.node, self._node.statements
         token, began = str(uuid.uuid4()), time.monotonic()
         self.tokens[token] += 1
@@ -247,13 +247,13 @@ class Claimer:
             return [], False, token  # these leases were lost with it
         return rows, full, token
 
-    def _release_unanswered(self) -> None:
+    def _release_unanswered(self, incarnation: str) -> None:
         now = time.monotonic()
         for look in list(self._unanswered):
             token, look_at, last = look
             if look_at > now:
                 continue
-            self._node.statements.release_claim(self._link, self._node.settings.node, token)
+            self._node.statements.release_claim(self._link, self._node.settings.node, incarnation, token)
             self._unanswered.remove(look)
             if last:
                 del self.tokens[token]

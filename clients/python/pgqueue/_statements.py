@@ -127,8 +127,8 @@ class Statements:
         )
         return [ClaimedRow(position, 1, lease_ms, [json.loads(job)]) for position, lease_ms, job in rows]
 
-    def release_claim(self, link: Link, node: str, token: str) -> None:
-        link.query(f"select {self.schema}.release_claim(%s, %s::uuid)", [node, token])
+    def release_claim(self, link: Link, node: str, incarnation: str, token: str) -> None:
+        link.query(f"select {self.schema}.release_claim(%s, %s::uuid, %s::uuid)", [node, incarnation, token])
 
     def take_out(self, link: Link, position: int, token: str, ids: Sequence[str] | None = None) -> int | None:
         """Gives jobs of a batch rows of their own; all without ``ids``. The position of the row with the others."""

@@ -322,7 +322,9 @@ const endNode: Act = async (model, { ground, nodes, pick }) => {
     const jobs = die(model, node);
     if (how === 'lose') expect(await loseNodes(ground.database, ground.leader())).toEqual([{ node, jobs }]);
   } else {
-    if (how !== 'leave') await ground.sql('select pgqueue.release_claim($1, $2)', [node, token]);
+    const incarnation = nodes.get(node)?.incarnation;
+    if (how !== 'leave')
+      await ground.sql('select pgqueue.release_claim($1, $2, $3)', [node, incarnation, token]);
     spreadNode(model, node);
     for (const item of model.items.filter((other) => other.node === node))
       if (how === 'leave' || item.token === token) giveBack(model, item);

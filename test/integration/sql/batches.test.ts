@@ -377,7 +377,9 @@ describe('a batch whose node is lost', () => {
     await batches.dispatch([ids.slice(0, 2), ids.slice(2)]);
     const token = randomUUID();
     await batches.claim(node, { token });
-    expect(await ground.one('select pgqueue.release_claim($1, $2)', [node.id, token])).toBe(3);
+    const release = 'select pgqueue.release_claim($1, $2, $3)';
+    expect(await ground.one(release, [node.id, randomUUID(), token])).toBe(0);
+    expect(await ground.one(release, [node.id, node.incarnation, token])).toBe(3);
     const rows = await claim(ground.database, {
       node: node.id,
       incarnation: node.incarnation,

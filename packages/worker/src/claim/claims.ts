@@ -55,11 +55,11 @@ const secondLookMs = 30_000;
 export function createClaims({ database, node, incarnation, ended, tokens, observe }: ClaimsParts): Claims {
   let unanswered: readonly { readonly token: string; readonly lookAt: number; readonly last: boolean }[] = [];
 
-  const giveBack = async (): Promise<void> => {
+  const giveBack = async (current: string): Promise<void> => {
     const now = performance.now();
     for (const look of unanswered) {
       if (look.lookAt > now) continue;
-      await releaseClaim(database, node, look.token);
+      await releaseClaim(database, { node, incarnation: current, token: look.token });
       if (look.last) tokens.delete(look.token);
       const others = unanswered.filter((other) => other !== look);
       const again = { token: look.token, lookAt: now + secondLookMs, last: true };
@@ -70,7 +70,7 @@ export function createClaims({ database, node, incarnation, ended, tokens, obser
   return async ({ max, ahead, from, whole }) => {
     const current = incarnation();
     if (current === undefined) throw new PgQueueError('node_ended', `node ${node} is not registered`);
-    if (unanswered.length > 0) await giveBack();
+    if (unanswered.length > 0) await giveBack(current);
     const token = randomUUID();
     const claimedAt = performance.now();
     tokens.add(token);

@@ -50,9 +50,14 @@ create function release(p_ids uuid[], p_tokens uuid[]) returns setof uuid
   set enable_mergejoin = off
 as $$
 #variable_conflict use_column
+declare
+  v_batches bigint[];
 begin
-  if exists (select from work_queue w where w.jobs is not null and w.position >= batches_from() and w.lock_token = any (p_tokens)) then
-    perform spread(p_ids);
+  v_batches := array(
+    select w.position from work_queue w
+    where w.jobs is not null and w.position >= batches_from() and w.lock_token = any (p_tokens) and w.jobs && p_ids for update skip locked);
+  if v_batches <> '{}' then
+    perform take_apart(v_batches);
   end if;
   perform from work_queue w where w.id = any (p_ids) and w.lock_token = any (p_tokens) order by w.id for update;
   if exists (select from work_queue w where w.id = any (p_ids) and w.together is not null) then
@@ -137,8 +142,9 @@ as $$
 $$;
 
 -- Gives back the leases of a claim that got no reply, uncounted; returns their number. For the node that
--- claimed. Locks the node's row first, so that a claim still under way ends before.
-create function release_claim(p_node text, p_token uuid) returns integer
+-- claimed. Locks the node's row first, so that a claim still under way ends before. 0 after the incarnation's end, which
+-- has taken back all of its leases.
+create function release_claim(p_node text, p_incarnation uuid, p_token uuid) returns integer
   language plpgsql volatile security definer
   set search_path from current
   set enable_seqscan = off
@@ -146,7 +152,10 @@ as $$
 declare
   v_count integer;
 begin
-  perform from node n where n.id = p_node for update;
+  perform from node n where n.id = p_node and n.incarnation = p_incarnation for update;
+  if not found then
+    return 0;
+  end if;
   perform spread_held(p_node, true);
   select count(*) into v_count
   from (select array_agg(w.id) as ids, array_agg(w.lock_token) as tokens

@@ -1,7 +1,8 @@
 -- Begins an incarnation. accepted is false while another one may be alive under this id: its heartbeat is
 -- newer than its own lost_after_ms. A caller that has watched that heartbeat stand still for two of its
 -- intervals (p_seen: the value it saw before) is accepted. A caller that has seen it move must not try again:
--- two live nodes can't share an id.
+-- two live nodes can't share an id. A caller that is refused has locked nothing: a lock would hold up the other's
+-- heartbeats until the caller's transaction ends.
 -- incarnation: null if not accepted, since the other incarnation is a secret of its holder.
 -- Takes back what the node's last incarnation still held.
 create function register_node(
@@ -16,23 +17,26 @@ as $$
 declare
   v_now timestamptz;
   v_other node;
+  v_refused boolean;
 begin
   perform assert_tasks(p_tasks);
-  loop -- the row may be removed between the two statements
-    insert into node (id, incarnation, state, slots, tasks, heartbeat, heartbeat_ms, lost_after_ms, started)
-    values (p_node, p_incarnation, 'left', 0, '{}', '-infinity', 5000, 30000, clock_timestamp())
-    on conflict (id) do nothing;
-    select * into v_other from node n where n.id = p_node for update;
-    exit when found;
-  end loop;
-  v_now := clock_timestamp();
-  if v_other.state in ('alive', 'draining') and v_other.incarnation <> p_incarnation
-     and v_other.heartbeat > v_now - v_other.lost_after_ms * interval '1 millisecond'
-     and (p_seen is null or v_other.heartbeat is distinct from p_seen
-          or v_other.heartbeat > v_now - 2 * v_other.heartbeat_ms * interval '1 millisecond') then
+  select * into v_other from node n where n.id = p_node;
+  v_refused := is_other_alive(v_other, p_incarnation, p_seen);
+  if not v_refused then
+    loop -- the row may be removed between the two statements
+      insert into node (id, incarnation, state, slots, tasks, heartbeat, heartbeat_ms, lost_after_ms, started)
+      values (p_node, p_incarnation, 'left', 0, '{}', '-infinity', 5000, 30000, clock_timestamp())
+      on conflict (id) do nothing;
+      select * into v_other from node n where n.id = p_node for update;
+      exit when found;
+    end loop;
+    v_refused := is_other_alive(v_other, p_incarnation, p_seen);
+  end if;
+  if v_refused then
     return query select false, null::uuid, v_other.heartbeat, v_other.heartbeat_ms;
     return;
   end if;
+  v_now := clock_timestamp();
   if v_other.incarnation <> p_incarnation then
     perform end_node(p_node, 'node restarted');
   end if;
@@ -42,6 +46,17 @@ begin
   where id = p_node;
   return query select true, p_incarnation, null::timestamptz, null::integer;
 end
+$$;
+
+-- Tells whether another incarnation of a node counts as alive for one that wants to register (register_node).
+create function is_other_alive(p_other node, p_incarnation uuid, p_seen timestamptz) returns boolean
+  language sql volatile
+  set search_path from current
+as $$
+  select (p_other.state in ('alive', 'draining') and p_other.incarnation <> p_incarnation
+    and p_other.heartbeat > clock_timestamp() - p_other.lost_after_ms * interval '1 millisecond'
+    and (p_seen is null or p_other.heartbeat is distinct from p_seen
+         or p_other.heartbeat > clock_timestamp() - 2 * p_other.heartbeat_ms * interval '1 millisecond')) is true
 $$;
 
 -- Records a heartbeat. alive is false: the node was reset, lost or replaced, holds nothing, and must register

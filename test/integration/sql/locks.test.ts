@@ -15,8 +15,15 @@ const batches = batchesOn(ground);
 
 /** Rows of these tables can be locked from outside. */
 const tables = [
-  ...['queue', 'work_queue', 'dead_letter', 'node', 'node_session', 'flow'],
-  ...['schedule', 'queue_config', 'key_move'],
+  'queue',
+  'work_queue',
+  'dead_letter',
+  'node',
+  'node_session',
+  'flow',
+  'schedule',
+  'queue_config',
+  'key_move',
 ] as const;
 
 const past = `clock_timestamp() - interval '1 hour'`;
@@ -116,4 +123,49 @@ test.each(tables)('the leader waits for no row of %s', async (table) => {
     await Promise.all([other.end(), leader.end()]);
     await ground.sql(`delete from pgqueue.key_move; delete from pgqueue.node_session`);
   }
+});
+
+// A worker that does not know the incarnation and tokens of another node can't hold up that node by an open transaction.
+
+const register = `select accepted from pgqueue.register_node('node', '{}',
+  p_seen => (select heartbeat from pgqueue.node where id = 'node'))`;
+
+const attempts: Readonly<Record<string, (held: { ids: string; token: string }) => readonly string[]>> = {
+  'a registration that is refused': () => [register],
+  'a release of its claim': ({ token }) => [
+    `select pgqueue.release_claim('node', gen_random_uuid(), '${token}')`,
+  ],
+  'a release of its jobs beside an own batch': ({ ids, token }) => [
+    `select pgqueue.release('${ids}'::uuid[], array_fill('${token}'::uuid, array[cardinality('${ids}'::uuid[])]))`,
+  ],
+};
+
+test.each(Object.keys(attempts))('%s locks nothing of a node that lives', async (attempt) => {
+  const node = await ground.node();
+  const stranger = await ground.node('stranger');
+  const held = await batches.held(node, 2);
+  const { token } = await batches.held(stranger, 2);
+  const [other, victim] = [await ground.session(), await ground.session()];
+  try {
+    await other.sql('begin');
+    for (const text of attempts[attempt]?.({ ids: `{${held.ids.join(',')}}`, token }) ?? [])
+      await other.sql(text);
+    await victim.sql(`set lock_timeout = '2s'`);
+    const beat = `select alive from pgqueue.heartbeat_node('node', '${node.incarnation}')`;
+    expect(await victim.sql(beat)).toEqual([{ alive: true }]);
+    const settle = `select pgqueue.settle_rows(array[${held.position}], array['${held.token}']::uuid[], '{2}', '{1, 1}') as settled`;
+    expect(await victim.sql(settle)).toEqual([{ settled: [String(held.position)] }]);
+  } finally {
+    await Promise.all([other.end(), victim.end()]);
+  }
+});
+
+test('a registration that is refused is told of the other heartbeat; one after its end is accepted', async () => {
+  const { incarnation } = await ground.node();
+  expect(await ground.sql(register)).toEqual([{ accepted: false }]);
+  expect(await ground.one(`select pgqueue.leave_node('node', '${incarnation}')`)).toBe(true);
+  expect(await ground.one(`select pgqueue.release_claim('node', '${randomUUID()}', '${randomUUID()}')`)).toBe(
+    0,
+  );
+  expect(await ground.sql(register)).toEqual([{ accepted: true }]);
 });
