@@ -6734,7 +6734,8 @@ $$;
 
 -- Takes back everything that a node holds and ends its incarnation, so that it can claim nothing more. Locks
 -- the node's row first: a claim under way (which holds it FOR KEY SHARE) ends before its items are looked
--- for, and a later claim waits, and is refused. Locks items in the order of ids, as settle does.
+-- for, and a later claim waits, and is refused. Locks items in the order of ids, as settle does. Waits for who has
+-- locked one of its jobs: an ended node holds none.
 -- charged_by_death decides which jobs are charged with the crash.
 create function end_node(p_node text, p_why text)
   returns table (job_id uuid, verdict text)
