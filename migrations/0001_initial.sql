@@ -4705,8 +4705,8 @@ as $$
   ),
   live as materialized (
     select n.slots,
-           coalesce(one.payload_version between (n.tasks -> one.task ->> 'min')::integer
-                                            and (n.tasks -> one.task ->> 'max')::integer, false) as capable
+           coalesce(one.payload_version between (n.tasks -> one.task -> 'min')::integer
+                                            and (n.tasks -> one.task -> 'max')::integer, false) as capable
     from one join node n on n.pool = one.pool and n.state = 'alive'
       and n.heartbeat > one.now - n.lost_after_ms * interval '1 millisecond'
   ),
@@ -7323,11 +7323,12 @@ $$;
 -- job.
 
 -- Tells whether a node takes a job in the ordinary way, not as a suspect. Sets no search path, so that
--- PostgreSQL inlines it into the calling statements instead of calling it for each row.
+-- PostgreSQL inlines it into the calling statements instead of calling it for each row. Numbers are cast by value: the
+-- text of a whole one may be 1.0.
 create function node_takes(p_tasks jsonb, p_task text, p_version integer, p_suspect boolean) returns boolean
   language sql immutable parallel safe
 as $$
-  select p_version between (p_tasks -> p_task ->> 'min')::integer and (p_tasks -> p_task ->> 'max')::integer
+  select p_version between (p_tasks -> p_task -> 'min')::integer and (p_tasks -> p_task -> 'max')::integer
     and (not p_suspect or coalesce(p_tasks -> p_task -> 'isolated' = 'true', false))
 $$;
 

@@ -100,6 +100,15 @@ describe('a registration that can not be read is refused', () => {
   });
 });
 
+test('versions of tasks are numbers, however they are written', async () => {
+  const node = await ground.node();
+  await ground.sql(`update pgqueue.node set tasks = '{"hello": {"min": 1.0, "max": 2.00}}'`);
+  const id = await ground.insert();
+  await ground.dispatch([id]);
+  expect(await ground.one(`select pgqueue.wait_facts($1, 10) is not null`, [id])).toBe(true);
+  expect(await ground.claim(node, 1)).toMatchObject([{ id }]);
+});
+
 test('what a running job says of itself, and keeps, is bounded by its text', async () => {
   const node = await ground.node();
   const id = await ground.insert();

@@ -144,8 +144,8 @@ as $$
   ),
   live as materialized (
     select n.slots,
-           coalesce(one.payload_version between (n.tasks -> one.task ->> 'min')::integer
-                                            and (n.tasks -> one.task ->> 'max')::integer, false) as capable
+           coalesce(one.payload_version between (n.tasks -> one.task -> 'min')::integer
+                                            and (n.tasks -> one.task -> 'max')::integer, false) as capable
     from one join node n on n.pool = one.pool and n.state = 'alive'
       and n.heartbeat > one.now - n.lost_after_ms * interval '1 millisecond'
   ),
