@@ -7281,12 +7281,12 @@ create function backoff_ms(p_retry jsonb, p_try integer) returns double precisio
 as $$
   select greatest(0, raw * (1 - jitter * random()))
   from (
-    select least(coalesce((p_retry ->> 'maxMs')::float8, 3600000), case coalesce(p_retry ->> 'kind', 'exponential')
+    select least(coalesce(round((p_retry ->> 'maxMs')::numeric, 6)::float8, 3600000), case coalesce(p_retry ->> 'kind', 'exponential')
              when 'fixed' then base
              when 'linear' then base * p_try
              else base * power(greatest(1, least(1000, coalesce((p_retry ->> 'factor')::float8, 2))), least(p_try - 1, 60)) end) as raw,
            round(coalesce((p_retry ->> 'jitter')::numeric, 0.2), 6)::float8 as jitter
-    from (select coalesce((p_retry ->> 'baseMs')::float8, 1000) as base) b
+    from (select coalesce(round((p_retry ->> 'baseMs')::numeric, 6)::float8, 1000) as base) b
   ) r
 $$;
 

@@ -192,6 +192,8 @@ describe('the arithmetic of retries', () => {
       },
     );
     await fc.assert(property, { numRuns: 20 });
+    const tiny = `'{"baseMs": 1e-400, "factor": 1.${'0'.repeat(400)}1, "maxMs": 1e-400, "jitter": 1e-400}'`;
+    expect(await ground.one(`select pgqueue.backoff_ms(${tiny}, 3)`)).toBe(0);
     const [row] = await ground.sql(
       'select min(pgqueue.backoff_ms(null, 3)) as least, max(pgqueue.backoff_ms(null, 3)) as most from generate_series(1, 200)',
     );
