@@ -81,6 +81,16 @@ test('each queue keeps its own: shorter ones lose rows, and a longer one holds t
   await ground.sql(`drop table pgqueue.${day(-20)}, pgqueue.${day(-9)}`);
 });
 
+test('the longest retention is ten years: a longer one would begin before all time', async () => {
+  const keep = (retention: string): Promise<unknown> =>
+    ground.sql(`insert into pgqueue.queue_config (queue, retention) values ('long', $1)`, [retention]);
+  for (const retention of ['3651 days', '10000 years', '-1 day'])
+    await expect(keep(retention)).rejects.toMatchObject({ constraint: 'queue_config_retention_check' });
+  await keep('3650 days');
+  expect(await maintained(inPool)).toMatchObject({ outcome: 'done' });
+  expect(await trimHistory(ground.database)).toMatchObject({ outcome: 'done' });
+});
+
 test('each row is looked at once, until a retention changes', async () => {
   const trim = () => trimHistory(ground.database);
   const keep = (queue: string, retention: string): Promise<unknown> =>

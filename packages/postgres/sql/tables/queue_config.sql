@@ -3,7 +3,7 @@ create table queue_config (
   queue           text collate "C" primary key check (length(queue) between 1 and 100),
   paused          boolean  not null default false,
   pool            text collate "C" not null default 'default' check (length(pool) between 1 and 100),
-  retention       interval not null default interval '7 days' check (retention >= interval '0'),
+  retention       interval not null default interval '7 days' check (retention between interval '0' and interval '3650 days'),
   updated         timestamptz not null default clock_timestamp(),
   concurrency     integer check (concurrency >= 0),
   key_concurrency integer check (key_concurrency >= 0),
