@@ -18,7 +18,7 @@ create view job as
   union all
   select d.id, 'dead', d.queue, d.task, d.key, d.priority, d.attributes, d.tries, d.max_tries, d.crashes, d.max_crashes, null,
          null, d.timeout, d.unique_key, d.payload_version, d.trace, d.created, null, null,
-         d.node, null, null, null, null, d.died, d.reason, d.errors -> -1, d.errors, false, false, d.flow, d.step
+         d.node, null, null, null, null, d.died, d.reason, d.errors -> -1, d.errors, d.checkpoint is not null, false, d.flow, d.step
   from dead_letter d
   union all
   select h.id, h.outcome, h.queue, h.task, h.key, h.priority, h.attributes, h.tries, null, h.crashes, null, null,

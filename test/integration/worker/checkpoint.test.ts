@@ -74,6 +74,7 @@ describe('what an attempt keeps is there for the next one', () => {
     await ended(run.id, 'dead');
     const [dead] = await bench.sql('select checkpoint from pgqueue.dead_letter where id = $1', [run.id]);
     expect(dead).toEqual({ checkpoint: { page: 1 } });
+    expect(await bench.job(run.id)).toMatchObject({ hasCheckpoint: true });
     await bench.sql('select pgqueue.redrive(array[$1::uuid])', [run.id]);
     await ended(run.id, 'done');
     expect(run.found).toEqual([null, { page: 1 }]);
