@@ -249,6 +249,22 @@ describe('jobs', () => {
     expect(await operator.jobs.get(dead)).toBeUndefined();
   });
 
+  test('ids in upper case name the same jobs, and verdicts say them in lower case', async () => {
+    const [one, two] = [await insert(), await insert()];
+    const dead = await die();
+    const upper = (...ids: readonly string[]): readonly string[] => ids.map((id) => id.toUpperCase());
+    expect(await operator.jobs.amend(upper(one), { priority: 5 })).toEqual([{ id: one, verdict: 'changed' }]);
+    expect(await operator.jobs.retry(upper(dead, two))).toEqual([
+      { id: dead, verdict: 'redriven' },
+      { id: two, verdict: 'changed' },
+    ]);
+    expect(await operator.jobs.cancel(upper(one))).toEqual([{ id: one, verdict: 'cancelled' }]);
+    expect(await operator.jobs.cancel(upper(one))).toEqual([
+      { id: one, verdict: 'missing', status: 'cancelled' },
+    ]);
+    expect(await operator.jobs.erase(upper(two))).toEqual([{ id: two, verdict: 'erased' }]);
+  });
+
   test('signal keeps the first value for the handler, and is noted without it', async () => {
     const audited = createOperator({ pool: database.pool, actor: { name: 'ada', via: 'cli' } });
     const id = await insert();

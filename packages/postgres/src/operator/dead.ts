@@ -17,7 +17,7 @@ import type { DeadFilter, DeadJob, DeadListOptions } from '../reads/dead.ts';
 import { countDead, listDead, nextDead } from '../reads/dead.ts';
 import type { Page } from '../reads/page.ts';
 import { redrive } from '../calls/operate.ts';
-import { checkIds } from './jobs.ts';
+import { toIds } from './jobs.ts';
 import { wakeSchedulers } from './wake.ts';
 
 /** A selection of dead jobs: by ids, by a filter, or all. */
@@ -188,7 +188,7 @@ async function inBulk(
   selection: DeadSelection,
   { work, onProgress, chunk = 500 }: BulkOptions & { work: (ids: readonly string[]) => Promise<number> },
 ): Promise<BulkResult> {
-  if ('ids' in selection) checkIds(selection.ids);
+  if ('ids' in selection) toIds(selection.ids);
   else checkFilter(selection);
   const { total, next } = await pages(database, selection, chunk);
   let done = 0;

@@ -29,7 +29,7 @@ import type { CancelAllOptions, CancelledJobs, JobCount, UnfinishedFilter } from
 import { cancelUnfinished, countUnfinished } from './cancel-all.ts';
 import { wakeSchedulers } from './wake.ts';
 
-/** Verdict on each given job, in the given order. */
+/** Verdict on each given job, in the given order; ids are in lower case. */
 export type Verdicts<Verdict extends string> = readonly {
   readonly id: string;
   readonly verdict: Verdict;
@@ -127,9 +127,10 @@ export function operateJobs(database: Database, codec?: Codec): JobsOperator {
     return job && openedJob(codec, job);
   };
   const change = async (
-    ids: readonly string[],
+    given: readonly string[],
     amendment: Amendment,
   ): Promise<Verdicts<'changed' | 'unchanged'>> => {
+    const ids = toIds(given);
     throwProblems('configuration', 'an amendment', optionProblems(amendment, amendmentShape));
     const changed = await inChunks(ids, (chunk) => amend(database, chunk, amendment));
     if (changed.size > 0) await wakeSchedulers(database);
@@ -161,7 +162,8 @@ export function operateJobs(database: Database, codec?: Codec): JobsOperator {
     count: (filter) => countUnfinished(database, filter),
     cancelAll: (filter, options = {}) => cancelUnfinished(database, filter, { ...options, cancel }),
     runNow,
-    retry: async (ids) => {
+    retry: async (given) => {
+      const ids = toIds(given);
       const back = await inChunks(ids, (chunk) => redrive(database, chunk));
       const others = await runNow(ids.filter((id) => !back.has(id)));
       const verdicts = new Map(others.map((other) => [other.id, other]));
@@ -169,7 +171,8 @@ export function operateJobs(database: Database, codec?: Codec): JobsOperator {
       return ids.map((id) => verdicts.get(id) ?? { id, verdict: 'redriven' });
     },
     amend: change,
-    erase: async (ids) => {
+    erase: async (given) => {
+      const ids = toIds(given);
       const erased = await inChunks(ids, (chunk) => erase(database, chunk));
       return withStatus(
         database,
@@ -192,8 +195,8 @@ export function operateJobs(database: Database, codec?: Codec): JobsOperator {
  * Cancels jobs, with up to five tries for busy ones. A busy job is being claimed or settled, which takes
  * milliseconds: more tries would hide a fault.
  */
-async function cancelByIds(database: Database, ids: readonly string[]): ReturnType<JobsOperator['cancel']> {
-  checkIds(ids);
+async function cancelByIds(database: Database, given: readonly string[]): ReturnType<JobsOperator['cancel']> {
+  const ids = toIds(given);
   const verdicts = new Map<string, 'cancelled' | 'signalled' | 'busy'>();
   let open = ids;
   for (let attempt = 1; open.length > 0 && attempt <= cancelTriesMax; attempt += 1) {
@@ -237,7 +240,6 @@ async function inChunks(
   ids: readonly string[],
   work: (chunk: readonly string[]) => Promise<ReadonlySet<string>>,
 ): Promise<ReadonlySet<string>> {
-  checkIds(ids);
   const all = new Set<string>();
   for (let from = 0; from < ids.length; from += chunkMax) {
     for (const id of await work(ids.slice(from, from + chunkMax))) all.add(id);
@@ -246,10 +248,10 @@ async function inChunks(
 }
 
 /**
- * Checks a list of job ids.
+ * Checks a list of job ids, and returns them as the database writes them.
  * @throws {PgQueueError} `configuration`
  */
-export function checkIds(ids: readonly string[]): void {
+export function toIds(ids: readonly string[]): readonly string[] {
   // callers in JavaScript may pass anything
   const given: unknown = ids;
   if (!Array.isArray(given)) {
@@ -257,7 +259,7 @@ export function checkIds(ids: readonly string[]): void {
     throw new PgQueueError('configuration', `give a list of job ids, such as ['0198a3c2-…'], not ${got}`);
   }
   const wrong = ids.filter((id) => !isUuid(id));
-  if (wrong.length === 0) return;
+  if (wrong.length === 0) return ids.map((id) => id.toLowerCase());
   const shown = wrong.slice(0, 3).map((id) => JSON.stringify(id));
   throw new PgQueueError('configuration', `job ids are UUIDs, not ${shown.join(', ')}`);
 }

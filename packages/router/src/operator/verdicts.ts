@@ -21,14 +21,15 @@ export async function verdictsOf<Verdict extends string>(
     members,
     operatorOf,
   }: { readonly members: readonly Member[]; readonly operatorOf: (member: Member) => Operator },
-  ids: readonly string[],
+  given: readonly string[],
   ask: Ask<Verdict>,
 ): Promise<Verdicts<Verdict>> {
   const [only] = members;
   // what is no list of ids is refused there, before any I/O
-  const strange = !Array.isArray(ids) || ids.some((id) => typeof id !== 'string' || !isUuid(id));
+  const strange = !Array.isArray(given) || given.some((id) => typeof id !== 'string' || !isUuid(id));
   if (only !== undefined && (members.length === 1 || strange))
-    return only.run(() => ask(operatorOf(only), ids));
+    return only.run(() => ask(operatorOf(only), given));
+  const ids = given.map((id) => id.toLowerCase());
   const verdicts = new Map<string, Verdicts<Verdict>[number]>();
   const failures: unknown[] = [];
   const put = async (member: Member, some: readonly string[]): Promise<void> => {
