@@ -23,6 +23,30 @@ describe('daylight saving', () => {
     expect(slots('30 2 * * *', '2027-10-30T12:00Z', 2)).toEqual(['2027-10-31T00:30', '2027-11-01T01:30']);
   });
 
+  test.each([
+    ['0 2,14 * * *', ['03-28T01:00', '03-28T12:00'], ['10-31T00:00', '10-31T13:00']],
+    ['0,30 2 * * *', ['03-28T01:00', '03-29T00:00'], ['10-31T00:00', '10-31T00:30', '11-01T01:00']],
+    [
+      '30 1-3 * * *',
+      ['03-28T00:30', '03-28T01:00', '03-28T01:30', '03-28T23:30'],
+      ['10-30T23:30', '10-31T00:30', '10-31T02:30', '11-01T00:30'],
+    ],
+  ])('so do several times of a day: %s', (cron, spring, autumn) => {
+    const dates = (from: string, { length }: readonly string[]): readonly string[] =>
+      slots(cron, from, length).map((slot) => slot.slice('2027-'.length));
+    expect(dates('2027-03-27T23:00Z', spring)).toEqual(spring);
+    expect(dates('2027-10-30T23:00Z', autumn)).toEqual(autumn);
+  });
+
+  test('an expression with a step leaves out the hour that is skipped, and takes both that come twice', () => {
+    expect(slots('0 */2 * * *', '2027-03-27T23:00Z', 2)).toEqual(['2027-03-28T02:00', '2027-03-28T04:00']);
+    expect(slots('0 */2 * * *', '2027-10-30T22:00Z', 3)).toEqual([
+      '2027-10-31T00:00',
+      '2027-10-31T01:00',
+      '2027-10-31T03:00',
+    ]);
+  });
+
   test('an expression that repeats within the hour goes on through both', () => {
     expect(slots('*/30 * * * *', '2027-10-30T23:45Z', 5)).toEqual([
       '2027-10-31T00:00',

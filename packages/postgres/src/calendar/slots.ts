@@ -30,8 +30,9 @@ function isTimeZone(name: string): boolean {
 
 /**
  * Returns the first slot after a time (both Unix ms), or null if there is none. A slot in the hour that
- * daylight saving skips moves to the first moment after that hour. A slot in the hour that comes twice is
- * taken the first time only, unless the expression repeats within the hour.
+ * daylight saving skips moves to the first moment after that hour, and one in the hour that comes twice is
+ * taken the first time only. An expression with a wildcard or a step in its seconds, minutes or hours leaves
+ * out the slots of a skipped hour, and takes those of a repeated hour both times.
  * @throws {Error} if the expression or the time zone is invalid
  */
 export function nextSlot(cron: string, timezone: string, afterMs: number): number | null {
@@ -63,5 +64,6 @@ export function latestSlot(
 }
 
 function open(cron: string, timezone: string): Cron {
-  return new Cron(cron, { timezone, paused: true });
+  // by default, lists and ranges count as repeating, too
+  return new Cron(cron, { timezone, paused: true, fixedTimeRule: 'no-wildcard' });
 }

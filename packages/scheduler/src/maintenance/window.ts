@@ -58,7 +58,8 @@ interface Stretch {
 /**
  * Holds jobs during windows of time, or outside of them. Windows start when a cron expression in a time zone
  * says; the database's clock decides. A window in the hour that daylight saving skips starts right after that
- * hour. A window in the repeated hour starts the first time.
+ * hour, and one in the repeated hour the first time. If the expression has a wildcard or a step in its seconds,
+ * minutes or hours, windows in a skipped hour are left out, and those in a repeated hour start both times.
  * @throws {PgQueueError} `configuration`
  */
 export function maintenanceWindow(options: MaintenanceWindowOptions): Gate {
