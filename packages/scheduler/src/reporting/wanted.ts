@@ -3,6 +3,7 @@ import type { Candidate, InFlight, Lane, NodeGroup, PoolSeen, Snapshot } from '@
 import { laneName, own, poolOf } from '@pgqueue/core';
 import type { LanePlace, Target, TickState } from '@pgqueue/postgres/internal';
 import { countBehind } from '@pgqueue/postgres/internal';
+import { asIfRead } from '../policy/as-if-read.ts';
 import type { CleanPlan } from '../policy/validate-plan.ts';
 import type { Flying, Item } from '../state/items/item.ts';
 import { batchSizeOf } from '../tick/work-items.ts';
@@ -43,7 +44,8 @@ export async function wantedSlots(database: Target, asked: SlotsAsked): Promise<
     if (open.length === 0) continue;
     inFlight ??= [...snapshot.inFlight, ...dispatched.jobs()].map(asRunning);
     const whole = await withHidden(database, snapshot, open);
-    const made = plan(withEndlessSlots({ ...snapshot, settled, inFlight, lanes: whole }));
+    const seen = asIfRead({ ...snapshot, lanes: whole });
+    const made = plan(withEndlessSlots({ ...snapshot, settled, inFlight, lanes: seen }));
     if (made === undefined) return null;
     const jobs = new Map(whole.flatMap((lane) => lane.jobs.map((job) => [job.id, job] as const)));
     for (const [pool, count] of slotsOf(made, jobs, nodes)) add(pool, count);
