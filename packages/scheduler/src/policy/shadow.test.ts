@@ -1,7 +1,7 @@
-import type { Gate, Plan, Policy } from '@pgqueue/core';
-import { fifo, policy, turns } from '@pgqueue/core';
+import type { Gate, Plan, Policy, Snapshot } from '@pgqueue/core';
+import { fifo, ordered, policy, turns } from '@pgqueue/core';
 import { defaultQueue } from '@pgqueue/core/internal';
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import type { Planned } from '../testing/planning.ts';
 import {
   aGate,
@@ -72,6 +72,32 @@ test('differences have the reason of the policy that holds the job', () => {
   const { dispatched, planner } = withShadow(policy({ name: 'strict', order: turns(), gates: [odd, noB] }));
   expect(dispatched()).toEqual(inTurns);
   expect(planner.shadow()).toMatchObject({ liveOnly: { odd: 1, no_b: 2 }, shadowOnly: { later: 1 } });
+});
+
+describe('lanes that the last tick did not read', () => {
+  const noA = aGate('no_a', ({ key }) => (key === 'a' ? 'hold' : 'admit'));
+  const old = (): Snapshot => {
+    const snapshot = aSnapshot();
+    return { ...snapshot, lanes: snapshot.lanes.map((lane) => ({ ...lane, fresh: false })) };
+  };
+
+  test('are judged as if it had: a shadow that needs them anew gets no tick for it', () => {
+    const strict = policy({ name: 'strict', order: turns(), gates: [noA, ordered()] });
+    const { dispatched, planner } = withShadow(strict);
+    expect(dispatched(old())).toEqual(inTurns);
+    // the first job of b goes in both; the second one waits for it
+    expect(planner.shadow()).toMatchObject({ both: 1, liveOnly: { no_a: 2, ordered: 1 }, shadowOnly: {} });
+  });
+
+  test('are compared when they are read, if the live policy needs them anew', () => {
+    const own = policy({ name: 'live', order: turns(), gates: [ordered()] });
+    const shadow = policy({ name: 'same', order: turns(), gates: [ordered()] });
+    const { dispatched, planner } = plannerOf(own, { shadow });
+    expect(dispatched(old())).toEqual([]);
+    expect(planner.shadow()).toMatchObject({ both: 0, liveOnly: {}, shadowOnly: {} });
+    expect(dispatched()).toEqual(['a1', 'b4']);
+    expect(planner.shadow()).toMatchObject({ both: 2, liveOnly: {}, shadowOnly: {} });
+  });
 });
 
 test('where the live policy holds a job, its gate is the reason', () => {

@@ -2,10 +2,12 @@ import type { Lane, Observer, Policy, PolicyState, Snapshot, Written } from '@pg
 import { laneName } from '@pgqueue/core';
 import type { CleanPlan } from './validate-plan.ts';
 import type { Faults } from './faults.ts';
+import { asIfRead } from './as-if-read.ts';
 import { createPreparing } from './prepare.ts';
 import type { RunnerOptions } from './runner.ts';
 import { createRunner } from './runner.ts';
 import { whyHeld } from './why-held.ts';
+import { freezeSnapshot } from '../freeze.ts';
 
 /** Differences between the shadow policy's plans and the live ones since the term began. Plain JSON. */
 export interface ShadowReport {
@@ -52,7 +54,8 @@ export interface KeyShare {
 
 /**
  * A second policy that plans on the live policy's snapshots and dispatches nothing. Nothing it does reaches
- * the live plan.
+ * the live plan. No tick reads lanes for its sake: its snapshots show them all as just read, except those that
+ * the live plan asks for, which are compared in the next snapshot.
  */
 export interface Shadow {
   /**
@@ -154,10 +157,13 @@ function runShadow(options: ShadowOptions): Shadow {
       counts.asked += 1;
       const startedAt = clock();
       const prepared = preparing.prepared(snapshot.nowMs);
-      const other = runner.plan(Object.freeze({ ...snapshot, prepared }), state);
+      const unread = new Set(plan.stale);
+      const lanes = asIfRead(snapshot, unread);
+      const other = runner.plan(freezeSnapshot({ ...snapshot, lanes, prepared }), state);
       counts.tookMs += clock() - startedAt;
       if (other !== undefined) {
-        compare(counts, snapshot, { live: plan, shadow: other });
+        const { lanes: liveLanes } = snapshot;
+        compare(counts, { live: plan, shadow: other, liveLanes, shadowLanes: lanes, unread });
         if (written !== null) state = runner.written(other.state, written) ?? other.state;
       }
       if (failing || other === undefined) counts.failed += 1;
@@ -197,15 +203,22 @@ function createAllowance(clock: () => number): Allowance {
 interface Two {
   readonly live: CleanPlan;
   readonly shadow: CleanPlan;
+  readonly liveLanes: Snapshot['lanes'];
+  /** Lanes as the shadow saw them, in the same order. */
+  readonly shadowLanes: Snapshot['lanes'];
+  /** Lanes that the live plan did not judge, by name: it judges them in the next snapshot. */
+  readonly unread: ReadonlySet<string>;
 }
 
-function compare(counts: Counts, snapshot: Snapshot, { live, shadow }: Two): void {
+function compare(counts: Counts, { live, shadow, liveLanes, shadowLanes, unread }: Two): void {
   counts.snapshots += 1;
   const ranks = new Map(live.dispatch.map(({ id }, rank) => [id, rank] as const));
   const others = new Map(shadow.dispatch.map(({ id }, rank) => [id, rank] as const));
   if (ranks.size === 0 && others.size === 0) return;
   const [why, whyShadow] = [whyHeld(live.holds), whyHeld(shadow.holds)];
-  for (const lane of snapshot.lanes) {
+  for (const [slot, lane] of liveLanes.entries()) {
+    if (unread.size > 0 && unread.has(laneName(lane))) continue;
+    const shadowLane = shadowLanes[slot] ?? lane;
     for (const [place, job] of lane.jobs.entries()) {
       const { id } = job;
       const [rank, other] = [ranks.get(id), others.get(id)];
@@ -214,7 +227,7 @@ function compare(counts: Counts, snapshot: Snapshot, { live, shadow }: Two): voi
       if (rank !== undefined && share !== undefined) share.live += 1;
       if (other !== undefined && share !== undefined) share.shadow += 1;
       if (rank === undefined) count(counts.shadowOnly, why(lane, job, place) ?? later);
-      else if (other === undefined) count(counts.liveOnly, whyShadow(lane, job, place) ?? later);
+      else if (other === undefined) count(counts.liveOnly, whyShadow(shadowLane, job, place) ?? later);
       else {
         counts.both += 1;
         counts.ranks += Math.abs(rank - other);
