@@ -553,17 +553,19 @@ create index queue_config_forgets on queue_config (queue) where retention = '0';
 
 -- tables/schedule.sql
 
+-- retry_after: time before which it is not tried, since it failed; next_slot stays due meanwhile.
 create table schedule (
-  name      text collate "C" primary key check (length(name) between 1 and 200),
-  cron      text        not null check (length(cron) <= 200),
-  timezone  text        not null default 'UTC' check (length(timezone) <= 100),
-  task      text        not null check (length(task) between 1 and 200),
-  payload   jsonb       not null default '{}',
-  options   jsonb       not null default '{}' check (jsonb_typeof(options) = 'object'),
-  paused    boolean     not null default false,
-  next_slot timestamptz,
-  last_slot timestamptz,
-  updated   timestamptz not null default clock_timestamp()
+  name        text collate "C" primary key check (length(name) between 1 and 200),
+  cron        text        not null check (length(cron) <= 200),
+  timezone    text        not null default 'UTC' check (length(timezone) <= 100),
+  task        text        not null check (length(task) between 1 and 200),
+  payload     jsonb       not null default '{}',
+  options     jsonb       not null default '{}' check (jsonb_typeof(options) = 'object'),
+  paused      boolean     not null default false,
+  next_slot   timestamptz,
+  last_slot   timestamptz,
+  retry_after timestamptz,
+  updated     timestamptz not null default clock_timestamp()
 );
 -- Enqueued slots, one unique row each: two leaders, or one that repeats a statement, can't enqueue a slot
 -- twice.
@@ -990,7 +992,11 @@ begin
   if not found or s.paused or s.cron <> p_read ->> 'cron' or s.timezone <> p_read ->> 'timezone' then
     return null;
   end if;
-  update schedule set next_slot = (p_read ->> 'next')::timestamptz, last_slot = coalesce(v_slot, last_slot) where name = s.name;
+  -- of one that failed, p_read has only the time to try it again: its slot stays due
+  update schedule
+  set next_slot = coalesce((p_read ->> 'next')::timestamptz, next_slot), last_slot = coalesce(v_slot, last_slot),
+      retry_after = (p_read ->> 'retry')::timestamptz
+  where name = s.name;
   if v_slot is null then
     return null;
   end if;
@@ -5362,7 +5368,7 @@ begin
       where q.expires_at is not null and (select w.id from work_queue w where w.id = q.id and w.lock_key is not null) is null
       order by q.expires_at limit 1),
     'cronMs', (
-      select extract(epoch from min(coalesce(s.next_slot, clock_timestamp())) - clock_timestamp())::float8 * 1000
+      select extract(epoch from min(greatest(coalesce(s.next_slot, clock_timestamp()), s.retry_after)) - clock_timestamp())::float8 * 1000
       from schedule s where not s.paused),
     'flowsMs', flows_due_ms());
 end

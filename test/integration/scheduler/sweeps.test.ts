@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { createOperator } from '@pgqueue/postgres';
 import { afterEach, expect, test } from 'vitest';
 import { opened } from '../../support/database.ts';
 import { countCalls, openBench, until } from './support.ts';
@@ -161,6 +162,48 @@ test('a schedule that a transaction has locked has its slot later, and holds up 
     return names;
   });
   await until('it fires', () => fired().includes('locked'));
+});
+
+test('a schedule that fails keeps its slot: it is tried again later, or as soon as it is set; then setting it changes nothing', async () => {
+  const newYear = '0 0 1 1 *';
+  const bad = async (name: string): Promise<void> => {
+    await setSchedule(name, newYear, `date_trunc('year', clock_timestamp(), 'Europe/Berlin')`);
+    await bench.database.query(
+      `update pgqueue.schedule set options = '{"priority": "high"}' where name = $1`,
+      [name],
+    );
+  };
+  await bad('waits');
+  await bad('is set');
+  const scheduler = await bench.scheduler();
+  const count = (type: string): number => scheduler.events.filter((event) => event.type === type).length;
+  await until(
+    'both have failed',
+    async () => (await bench.count('schedule', 'retry_after is not null')) === 2,
+  );
+  expect(await bench.count('schedule', 'next_slot <= clock_timestamp()')).toBe(2);
+
+  const operator = createOperator({ connectionString: bench.test.url });
+  const set = (): Promise<unknown> =>
+    operator.schedules.set({ name: 'is set', cron: newYear, timezone: 'Europe/Berlin', task: 't' });
+  try {
+    await set();
+    expect(await bench.count('schedule', `name = 'is set' and retry_after is null`)).toBe(1);
+    await until('it fires', () => count('schedule.fired') === 1);
+    expect(await bench.count('schedule_slot', `schedule = 'is set'`)).toBe(1);
+    await bench.database.query(
+      `update pgqueue.schedule set options = '{}', retry_after = clock_timestamp() where name = 'waits'`,
+      [],
+    );
+    await until('the other fires', () => count('schedule.fired') === 2);
+    expect(await bench.count('schedule', 'retry_after is null')).toBe(2);
+
+    const [before] = await operator.schedules.list();
+    await set();
+    expect((await operator.schedules.list())[0]).toMatchObject({ nextSlot: before?.nextSlot });
+  } finally {
+    await operator.close();
+  }
 });
 
 test('a slot that its queue does not take is left out and told; the next one comes at its time', async () => {

@@ -1,14 +1,16 @@
+-- retry_after: time before which it is not tried, since it failed; next_slot stays due meanwhile.
 create table schedule (
-  name      text collate "C" primary key check (length(name) between 1 and 200),
-  cron      text        not null check (length(cron) <= 200),
-  timezone  text        not null default 'UTC' check (length(timezone) <= 100),
-  task      text        not null check (length(task) between 1 and 200),
-  payload   jsonb       not null default '{}',
-  options   jsonb       not null default '{}' check (jsonb_typeof(options) = 'object'),
-  paused    boolean     not null default false,
-  next_slot timestamptz,
-  last_slot timestamptz,
-  updated   timestamptz not null default clock_timestamp()
+  name        text collate "C" primary key check (length(name) between 1 and 200),
+  cron        text        not null check (length(cron) <= 200),
+  timezone    text        not null default 'UTC' check (length(timezone) <= 100),
+  task        text        not null check (length(task) between 1 and 200),
+  payload     jsonb       not null default '{}',
+  options     jsonb       not null default '{}' check (jsonb_typeof(options) = 'object'),
+  paused      boolean     not null default false,
+  next_slot   timestamptz,
+  last_slot   timestamptz,
+  retry_after timestamptz,
+  updated     timestamptz not null default clock_timestamp()
 );
 -- Enqueued slots, one unique row each: two leaders, or one that repeats a statement, can't enqueue a slot
 -- twice.

@@ -11,14 +11,17 @@ export interface ScheduleRow {
   readonly options: string;
 }
 
-/** Creates or changes a schedule. After a change of its time the leader plans it anew; a pause stays. */
+/**
+ * Creates or changes a schedule. After a change of its time the leader plans it anew; otherwise its next slot
+ * and a pause stay. One that failed is tried again at once.
+ */
 export async function setSchedule(target: Target, row: ScheduleRow): Promise<'created' | 'changed'> {
   const [written] = await target.query<{ created: boolean }>(
     `insert into ${target.schema}.schedule as s (name, cron, timezone, task, payload, options)
      values ($1, $2, $3, $4, $5::jsonb, $6::jsonb)
      on conflict (name) do update
      set cron = excluded.cron, timezone = excluded.timezone, task = excluded.task, payload = excluded.payload,
-         options = excluded.options, updated = clock_timestamp(),
+         options = excluded.options, updated = clock_timestamp(), retry_after = null,
          next_slot = case when (s.cron, s.timezone) = (excluded.cron, excluded.timezone) then s.next_slot end
      returning xmax = 0 as created`,
     [row.name, row.cron, row.timezone, row.task, row.payload, row.options],
@@ -33,7 +36,8 @@ export async function setSchedule(target: Target, row: ScheduleRow): Promise<'cr
 export async function pauseSchedule(target: Target, name: string, paused: boolean): Promise<boolean> {
   const rows = await target.query(
     `update ${target.schema}.schedule
-     set paused = $2, next_slot = case when paused and not $2 then null else next_slot end, updated = clock_timestamp()
+     set paused = $2, next_slot = case when paused and not $2 then null else next_slot end, retry_after = null,
+         updated = clock_timestamp()
      where name = $1 returning 1`,
     [name, paused],
   );
@@ -67,13 +71,15 @@ export interface DueSchedule {
   readonly nowMs: number;
 }
 
-/** Reads schedules that are due, or not planned yet: 1,000 at most. */
+/** Reads schedules that are due, or not planned yet, without those that failed lately: 1,000 at most. */
 export async function dueSchedules(target: Target): Promise<readonly DueSchedule[]> {
   return target.query<DueSchedule>(
     `select name, cron, timezone, extract(epoch from next_slot)::float8 * 1000 as "nextSlotMs",
             extract(epoch from clock_timestamp())::float8 * 1000 as "nowMs"
      from ${target.schema}.schedule
-     where not paused and (next_slot is null or next_slot <= clock_timestamp()) order by name limit 1000`,
+     where not paused and (next_slot is null or next_slot <= clock_timestamp())
+       and (retry_after is null or retry_after <= clock_timestamp())
+     order by name limit 1000`,
     [],
   );
 }
@@ -81,7 +87,8 @@ export async function dueSchedules(target: Target): Promise<readonly DueSchedule
 /**
  * Enqueues one slot of a schedule, once however many leaders try, and stores the next. With `slotMs` null it
  * only stores the next. Resolves to the job's id; null: none was enqueued. Does nothing if the schedule was
- * changed or paused since it was read, or is locked: it stays due.
+ * changed or paused since it was read, or is locked: it stays due. With `nextMs` null, too, the slot stays due:
+ * the schedule failed, and is tried again at `retryMs`.
  */
 export async function fireSchedule(
   target: Target,
@@ -92,13 +99,15 @@ export async function fireSchedule(
     timezone,
     slotMs,
     nextMs,
+    retryMs,
   }: Pick<DueSchedule, 'name' | 'cron' | 'timezone'> & {
     readonly slotMs: number | null;
     readonly nextMs: number | null;
+    readonly retryMs?: number;
   },
 ): Promise<string | null> {
   const at = (ms: number | null): string | null => (ms === null ? null : new Date(ms).toISOString());
-  const read = { name, cron, timezone, next: at(nextMs), slot: at(slotMs) };
+  const read = { name, cron, timezone, next: at(nextMs), slot: at(slotMs), retry: at(retryMs ?? null) };
   const [row] = await target.query<{ job: string | null }>(
     `select ${target.schema}.fire_schedule($1, $2, $3) as job`,
     [leader, epoch, JSON.stringify(read)],

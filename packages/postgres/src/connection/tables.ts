@@ -200,6 +200,7 @@ export interface ScheduleTable {
   paused: Stored<boolean>;
   next_slot: Date | null;
   last_slot: Date | null;
+  retry_after: Date | null;
   updated: Generated<Date>;
 }
 

@@ -12,8 +12,8 @@ import {
   sqlState,
 } from '@pgqueue/postgres/internal';
 
-/** Pause before an invalid schedule is tried again, in milliseconds. A changed schedule is tried at once. */
-const brokenMs = 3_600_000;
+/** Pause before a schedule that failed is tried again, in milliseconds. One that is set is tried at once. */
+const failedMs = 60_000;
 /** Stands for "never again" (a cron expression with a past year). */
 const never = Date.UTC(9999, 11, 31);
 
@@ -21,8 +21,8 @@ const never = Date.UTC(9999, 11, 31);
  * Enqueues the due slot of each schedule (`fire_schedule` in schedule.sql makes it a job), and plans the next
  * one. A slot becomes one job even if the leader changes, because its row is unique. After a downtime only the
  * latest missed slot is made up for. If the queue rejects a slot (`key_pending`), the slot is skipped and
- * reported. A schedule that fails does not stop the others, and one that a transaction has locked waits for a later
- * sweep. Resolves to the number of jobs enqueued.
+ * reported. A schedule that fails keeps its slot, and does not stop the others; one that a transaction has locked
+ * waits for a later sweep. Resolves to the number of jobs enqueued.
  */
 export async function fireDue(database: Database, leader: Leader, observe: Observer): Promise<number> {
   let fired = 0;
@@ -35,8 +35,8 @@ export async function fireDue(database: Database, leader: Leader, observe: Obser
     } catch (error) {
       if (sqlState(error) === leadershipLostState || isTransient(error)) throw error;
       observe({ type: 'schedule.failed', schedule: schedule.name, error });
-      const later = { ...schedule, slotMs: null, nextMs: schedule.nowMs + brokenMs };
-      await fireSchedule(database, leader, later);
+      const retryMs = schedule.nowMs + failedMs;
+      await fireSchedule(database, leader, { ...schedule, slotMs: null, nextMs: null, retryMs });
     }
   }
   return fired;

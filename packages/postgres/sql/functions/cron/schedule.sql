@@ -35,7 +35,11 @@ begin
   if not found or s.paused or s.cron <> p_read ->> 'cron' or s.timezone <> p_read ->> 'timezone' then
     return null;
   end if;
-  update schedule set next_slot = (p_read ->> 'next')::timestamptz, last_slot = coalesce(v_slot, last_slot) where name = s.name;
+  -- of one that failed, p_read has only the time to try it again: its slot stays due
+  update schedule
+  set next_slot = coalesce((p_read ->> 'next')::timestamptz, next_slot), last_slot = coalesce(v_slot, last_slot),
+      retry_after = (p_read ->> 'retry')::timestamptz
+  where name = s.name;
   if v_slot is null then
     return null;
   end if;

@@ -97,7 +97,7 @@ begin
       where q.expires_at is not null and (select w.id from work_queue w where w.id = q.id and w.lock_key is not null) is null
       order by q.expires_at limit 1),
     'cronMs', (
-      select extract(epoch from min(coalesce(s.next_slot, clock_timestamp())) - clock_timestamp())::float8 * 1000
+      select extract(epoch from min(greatest(coalesce(s.next_slot, clock_timestamp()), s.retry_after)) - clock_timestamp())::float8 * 1000
       from schedule s where not s.paused),
     'flowsMs', flows_due_ms());
 end
