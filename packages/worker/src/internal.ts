@@ -2,6 +2,7 @@
 export type { SharedSlots } from './claim/shared-slots.ts';
 export { createPace } from './claim/poll-interval.ts';
 export { createSharedSlots } from './claim/shared-slots.ts';
+export { checkStop } from './options.ts';
 export { createSharingWorker } from './worker.ts';
 export { unitsOf } from './lease/unit.ts';
 export { createAskedPuller } from './pull/puller.ts';

@@ -80,11 +80,13 @@ const logger: Shape<WorkerLogger> = {
   child: optional(aFunction),
 };
 
+const aDrain = optional(aNumber({ min: 0, max: 86_400_000, whole: true }));
+
 const workerShape: Shape<WorkerOptions> = {
   ...nodeShape,
   tasks: aListOf(aHandler, 'a list of handlers, such as [implement(task, handler)]'),
   concurrency: optional(aNumber({ min: 1, max: 10_000, whole: true })),
-  drainMs: optional(aNumber({ min: 0, max: 86_400_000, whole: true })),
+  drainMs: aDrain,
   around: optional(aFunction),
   floatingRejections: optional(oneOf('fail', 'crash')),
   health: optional(anObject(healthShape)),
@@ -122,6 +124,14 @@ export function workerSettings(options: WorkerOptions): WorkerSettings {
   const observe = concealing(given.codec, allObservers(heard, metrics.observe));
   const listens = (): boolean => given.observe !== undefined || metrics.listens();
   return { ...node.settings, observe, handlers, around, concurrency, drainMs, logger, metrics, listens };
+}
+
+/**
+ * Checks the options of a worker's stop: a time that no timer takes would end it at once.
+ * @throws {PgQueueError} `configuration`
+ */
+export function checkStop(options: { readonly drainMs?: number } = {}): void {
+  throwProblems('configuration', 'worker.stop', optionProblems(options, { drainMs: aDrain }));
 }
 
 /**

@@ -37,12 +37,11 @@ import { createIsolation } from './isolation/isolation.ts';
 import type { Membership } from './node/node.ts';
 import { createMembership } from './node/node.ts';
 import type { WorkerOptions, WorkerSettings } from './options.ts';
-import { workerSettings } from './options.ts';
+import { checkStop, workerSettings } from './options.ts';
 import { connectionOptions } from './node-options.ts';
 import { createRunTimes } from './claim/run-times.ts';
 import type { Settler } from './settle/settler.ts';
 import { createSettler } from './settle/settler.ts';
-import type { RunningUnit } from './node/thread-protocol.ts';
 import { SharedMarks } from './node/thread-protocol.ts';
 import type { Transactions } from './attempt/transaction/transaction.ts';
 import { createTransactions } from './attempt/transaction/transaction.ts';
@@ -66,6 +65,7 @@ export interface Worker {
    * handlers, aborts the signals of the others, gives back, uncounted, the jobs that still do not end, and
    * leaves. This takes at most 15 s beyond `drainMs`, whatever the database does. May be called again, and at
    * any time.
+   * @throws {PgQueueError} `configuration`: `drainMs` is not valid; nothing is stopped
    */
   stop(options?: { readonly drainMs?: number }): Promise<void>;
   /**
@@ -155,7 +155,7 @@ class WorkerNode implements Worker {
     const marks = new SharedMarks();
     const attempts = this.#attempts;
     this.#floating = createFloating(options.floatingRejections ?? 'fail');
-    this.#blocked = createBlockedWatch({ settings, marks, running: () => runningOf(attempts) });
+    this.#blocked = createBlockedWatch({ settings, marks, attempts });
     this.#membership = createMembership({
       settings,
       databaseOptions,
@@ -230,8 +230,9 @@ class WorkerNode implements Worker {
     return (this.#started ??= this.#start());
   }
 
-  stop({ drainMs = this.#settings.drainMs }: { readonly drainMs?: number } = {}): Promise<void> {
-    return (this.#stopped ??= this.#stopInTime(drainMs));
+  async stop(options: { readonly drainMs?: number } = {}): Promise<void> {
+    checkStop(options);
+    await (this.#stopped ??= this.#stopInTime(options.drainMs ?? this.#settings.drainMs));
   }
 
   async leave(): Promise<void> {
@@ -393,8 +394,4 @@ class WorkerNode implements Worker {
     this.#floating.close();
     await Promise.all([this.#membership.leave(), this.#handlerDatabase.close()]);
   }
-}
-
-function* runningOf(attempts: Iterable<Attempt>): Generator<RunningUnit> {
-  for (const { job } of attempts) yield { job: job.id, task: job.task };
 }

@@ -141,8 +141,12 @@ test('an installation that is down does not keep the others from work; one that 
   }
 });
 
-test('wrong options are refused before any I/O', () => {
+test('wrong options are refused before any I/O', async () => {
   const { handler } = recorder();
   expect(() => router.worker({ tasks: [] })).toThrow(/tasks is empty/);
   expect(() => router.worker({ tasks: [handler], concurrency: 0 })).toThrow(/concurrency/);
+  const worker = router.worker({ tasks: [handler] });
+  running.push(worker);
+  await expect(worker.stop({ drainMs: Infinity })).rejects.toMatchObject({ code: 'configuration' });
+  await worker.start(); // nothing was stopped
 });

@@ -85,6 +85,25 @@ describe('a stop', () => {
     }
   });
 
+  test('with a time that no timer takes is refused, and nothing is stopped', async () => {
+    const held = holding();
+    const worker = await bench.worker([held.task], { concurrency: 2 });
+    const before = await enqueue(1);
+    await until('it to run', () => worker.running === 1);
+    for (const drainMs of [Infinity, Number.NaN, -1, 30 * 86_400_000, '30s'])
+      await expect(worker.stop({ drainMs: drainMs as number })).rejects.toMatchObject({
+        code: 'configuration',
+        message: expect.stringContaining('drainMs must be a whole number from 0 to 86400000') as unknown,
+      });
+    await expect(worker.stop({ drainMS: 5 } as never)).rejects.toThrow('did you mean drainMs?');
+    const ids = [...before, ...(await enqueue(1))];
+    await until('both to run', () => worker.running === 2);
+    held.letGo();
+    await worker.stop();
+    const jobs = await Promise.all(ids.map((id) => bench.job(id)));
+    expect(jobs).toMatchObject(jobs.map(() => ({ status: 'done', tries: 0, crashes: 0 })));
+  });
+
   test('does not wait for a handler that holds a transaction for ever', async () => {
     let inside = false;
     const handler = implement(task, (_payload, { transaction }) =>

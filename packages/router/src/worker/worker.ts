@@ -1,7 +1,7 @@
 import { PgQueueError } from '@pgqueue/core';
 import { within } from '@pgqueue/core/internal';
 import type { WorkerOptions } from '@pgqueue/worker';
-import { createSharedSlots, createSharingWorker } from '@pgqueue/worker/internal';
+import { checkStop, createSharedSlots, createSharingWorker } from '@pgqueue/worker/internal';
 import type { Member } from '../installations/member.ts';
 import { aborted, startIn } from '../installations/start.ts';
 
@@ -23,7 +23,10 @@ export interface RouterWorker {
    * @throws {PgQueueError} `configuration`, `schema_version`, `node_id_in_use`; then it has stopped
    */
   start(): Promise<void>;
-  /** Stops all of it at once, as a worker stops. May be called again, and at any time. */
+  /**
+   * Stops all of it at once, as a worker stops. May be called again, and at any time.
+   * @throws {PgQueueError} `configuration`: `drainMs` is not valid; nothing is stopped
+   */
   stop(options?: { readonly drainMs?: number }): Promise<void>;
   /** Gives all running jobs back at once, uncounted, as a worker leaves. */
   leave(): Promise<void>;
@@ -45,9 +48,10 @@ export function createRouterWorker(members: readonly Member[], options: RouterWo
   let started: Promise<void> | undefined;
   let stopped: Promise<void> | undefined;
 
-  const stop: RouterWorker['stop'] = (given) => {
+  const stop: RouterWorker['stop'] = async (given) => {
+    checkStop(given);
     stopping.abort();
-    return (stopped ??= Promise.all(workers.map(({ worker }) => worker.stop(given))).then(() => {}));
+    await (stopped ??= Promise.all(workers.map(({ worker }) => worker.stop(given))).then(() => {}));
   };
   const begin = async (): Promise<void> => {
     const starts = workers.map(({ member, worker }) =>

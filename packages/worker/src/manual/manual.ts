@@ -79,7 +79,7 @@ export function createWorkerSteps(options: WorkerOptions): WorkerSteps {
   });
   const { database, incarnation, ended, tokens } = membership;
   const settler = createSettler({ database, observe, hints: noHints, onAccepted: () => {} });
-  const blocked = createBlockedWatch({ settings, marks, running: () => [] });
+  const blocked = createBlockedWatch({ settings, marks, attempts });
   const common = {
     database,
     transactions,

@@ -29,8 +29,8 @@ export interface Called {
 export interface BlockedParts {
   readonly settings: NodeSettings;
   readonly marks: SharedMarks;
-  /** Jobs whose handlers run. */
-  readonly running: () => Iterable<RunningUnit>;
+  /** Attempts whose handlers run. */
+  readonly attempts: Iterable<{ readonly job: Called }>;
 }
 
 const namedMax = 10;
@@ -40,7 +40,7 @@ const namedMax = 10;
  */
 const idleTicksMax = 4;
 
-export function createBlockedWatch({ settings, marks, running }: BlockedParts): BlockedWatch {
+export function createBlockedWatch({ settings, marks, attempts }: BlockedParts): BlockedWatch {
   const { node, blockedMs, heartbeatThread, observe } = settings;
   let timer: NodeJS.Timeout | undefined;
   let suspects: readonly RunningUnit[] = [];
@@ -67,7 +67,7 @@ export function createBlockedWatch({ settings, marks, running }: BlockedParts): 
     marks.stamp('main');
     // If the other thread stood still as well, the whole process was frozen.
     const frozen = heartbeatThread !== false && marks.ageMs('thread') > blockedMs / 2 && gapMs > blockedMs;
-    const now = first(running());
+    const now = first(attempts);
     if (gapMs > blockedMs && !frozen) {
       const jobs = culprit === undefined ? distinct([...suspects, ...now]) : [culprit];
       observe({ type: 'node.blocked', node, blockedMs: Math.round(gapMs), jobs });
@@ -102,11 +102,11 @@ export function createBlockedWatch({ settings, marks, running }: BlockedParts): 
   };
 }
 
-function first(running: Iterable<RunningUnit>): readonly RunningUnit[] {
+function first(attempts: BlockedParts['attempts']): readonly RunningUnit[] {
   const named: RunningUnit[] = [];
-  for (const { job, task } of running) {
+  for (const { job } of attempts) {
     if (named.length >= namedMax) break;
-    named.push({ job, task });
+    named.push({ job: job.id, task: job.task });
   }
   return named;
 }
