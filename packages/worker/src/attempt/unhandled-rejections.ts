@@ -12,11 +12,10 @@ import type { Attempt } from './attempt.ts';
 export interface Floating {
   /** Starts listening for rejections in this process. */
   readonly open: () => void;
-  /** Runs a handler so that its unhandled rejections are attributed to its attempts. */
-  readonly run: RunFloating;
   /**
-   * Returns a `run` for many handlers that are called one after another from here; each call costs half as
-   * much.
+   * Returns a function that runs handlers, one after another, so that their unhandled rejections are
+   * attributed to their attempts. Each runs in the asynchronous context of this call: what one enters
+   * (`AsyncLocalStorage.enterWith`) reaches no other.
    */
   readonly inTurn: () => RunFloating;
   readonly close: () => void;
@@ -36,8 +35,11 @@ const shared: { storage: AsyncLocalStorage<Source> | undefined; users: number } 
 /** @param mode `crash`: leaves unhandled rejections to Node, which ends the process */
 export function createFloating(mode: 'fail' | 'crash'): Floating {
   if (mode === 'crash') {
-    const run: RunFloating = (_source, handler, ...given) => handler(...given);
-    return { open: () => {}, run, inTurn: () => run, close: () => {} };
+    return {
+      open: () => {},
+      inTurn: () => inTurn((_source, run, ...given) => run(...given)),
+      close: () => {},
+    };
   }
   const storage = (shared.storage ??= new AsyncLocalStorage<Source>());
   let open = false;
@@ -52,26 +54,21 @@ export function createFloating(mode: 'fail' | 'crash'): Floating {
   };
   return {
     open: () => count(1),
-    run: (source, run, ...given) => storage.run(source, run, ...given),
-    inTurn: () => inTurn(storage),
+    inTurn: () =>
+      inTurn((source, run, ...given) => {
+        storage.enterWith(source);
+        return run(...given);
+      }),
     close: () => count(-1),
   };
 }
 
 /**
- * Runs handlers without `storage.run`, which creates one context to enter and another to return to. Here an
- * AsyncResource keeps the context to return to.
+ * Keeps the context to return to in an AsyncResource. `storage.run` costs more, and returns to the former value
+ * of its own storage alone.
  */
-function inTurn(storage: AsyncLocalStorage<Source>): RunFloating {
-  const here = new AsyncResource('pgqueue.batch');
-  const enter = <Arguments extends readonly unknown[], Returned>(
-    source: Source,
-    run: (...given: Arguments) => Returned,
-    ...given: Arguments
-  ): Returned => {
-    storage.enterWith(source);
-    return run(...given);
-  };
+function inTurn(enter: RunFloating): RunFloating {
+  const here = new AsyncResource('pgqueue.handlers');
   return (source, run, ...given) =>
     here.runInAsyncScope(enter<typeof given, ReturnType<typeof run>>, undefined, source, run, ...given);
 }

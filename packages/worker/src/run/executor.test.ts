@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
 import type { PgQueueEvent } from '@pgqueue/core';
 import type { ClaimedJob } from '@pgqueue/core/internal';
 import { defineTask, implement } from '@pgqueue/core';
@@ -42,10 +43,21 @@ function job(id: string, payload: unknown = {}): ClaimedJob {
 /**
  * Runs a batch with these payloads; the jobs are `a`, `b` and so on. Returns the statements that the database
  * received, and the observed events.
+ * @param options `apart`: each job has a slot of its own, and all begin in one turn
  */
 async function run(
   handler: (payload: unknown) => unknown,
-  { listens, payloads = [1, 2, 3] }: { readonly listens: boolean; readonly payloads?: readonly unknown[] },
+  {
+    listens = false,
+    payloads = [1, 2, 3],
+    apart = false,
+    floating = 'fail',
+  }: {
+    readonly listens?: boolean;
+    readonly payloads?: readonly unknown[];
+    readonly apart?: boolean;
+    readonly floating?: 'fail' | 'crash';
+  },
 ) {
   const asked: { readonly statement: string; readonly values: readonly unknown[] }[] = [];
   const events: PgQueueEvent[] = [];
@@ -69,7 +81,7 @@ async function run(
     isolation: createIsolation(),
     observe,
     blocked: { call: (_job, call, ...given) => call(...given) },
-    floating: createFloating('fail'),
+    floating: createFloating(floating),
     database,
     transactions: { run: () => Promise.reject(new Error('none')), destroy: () => {} },
     codec: undefined,
@@ -80,8 +92,9 @@ async function run(
   const [first, ...others] = payloads.map((payload, index) => job('abc'[index] ?? '', payload));
   if (first === undefined) throw new Error('no payload');
   const unit: Unit = [first, ...others];
-  createBatch({ database, settler }, unit, unit.length);
-  await executor.run(unit, { claimedAt: performance.now() });
+  if (!apart) createBatch({ database, settler }, unit, unit.length);
+  const units: readonly Unit[] = apart ? unit.map((one) => [one]) : [unit];
+  await Promise.all(units.map((one) => executor.run(one, { claimedAt: performance.now() })));
   await settler.idle();
   return { asked, events: events.map((event) => event.type), told: events };
 }
@@ -120,3 +133,31 @@ test('a result that can’t be stored is an outcome of its own: the others are s
   expect(asked.map(({ statement }) => statement)).toEqual(['take_out', 'settle_rows', 'settle']);
   expect(JSON.stringify(asked[2]?.values)).toContain('pgqueue_error');
 });
+
+test.each([
+  ['a batch', 'fail', false],
+  ['a batch', 'crash', false],
+  ['slots of their own', 'fail', true],
+  ['slots of their own', 'crash', true],
+] as const)(
+  'in %s, a context that a handler enters stays its own; floatingRejections: %s',
+  async (_in, floating, apart) => {
+    const tenant = new AsyncLocalStorage<unknown>();
+    const seen: unknown[] = [];
+    const handler = async (payload: unknown): Promise<void> => {
+      const before = tenant.getStore();
+      if (payload !== 2) tenant.enterWith(payload);
+      await Promise.resolve();
+      seen.push({ payload, before, after: tenant.getStore() });
+    };
+    await run(handler, { floating, apart });
+    expect(seen).toEqual(
+      [1, 2, 3].map((payload) => ({
+        payload,
+        before: undefined,
+        after: payload === 2 ? undefined : payload,
+      })),
+    );
+    expect(tenant.getStore()).toBeUndefined();
+  },
+);

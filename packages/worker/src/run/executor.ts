@@ -48,7 +48,7 @@ export interface ExecutorParts extends Omit<LeaseParts, 'onCommitted' | 'onSuspe
   readonly observe: Observer;
   /** Notices a handler that blocks the event loop. */
   readonly blocked: Pick<BlockedWatch, 'call'>;
-  readonly floating: Pick<Floating, 'run' | 'inTurn'>;
+  readonly floating: Pick<Floating, 'inTurn'>;
   /** Called when a job whose own process died is ready again. */
   readonly onNext: () => void;
   /** True when jobs of a batch that have not begun are to be given back. Default: never. */
@@ -172,25 +172,21 @@ function announce(attempt: Attempt, { observe, watched, codec }: EndingParts): v
  * Returns how handlers are called: watched, so that a handler that blocks or leaves a rejection unhandled is
  * known.
  */
-function callsOf({
-  blocked,
-  floating,
-  codec,
-}: ExecutorParts): Pick<RunParts, 'call' | 'callOne' | 'callInTurn'> {
+function callsOf({ blocked, floating, codec }: ExecutorParts): Pick<RunParts, 'call' | 'callInTurn'> {
   const call: RunParts['call'] = (called, run) => {
     const first = called[0];
     if (first === undefined) return run();
-    if (first.span === undefined) return blocked.call(first.job, () => floating.run(called, run));
-    return blocked.call(first.job, () => floating.run(called, () => spanned(called, run, codec)));
+    return blocked.call(first.job, floating.inTurn(), called, () => spanned(called, run, codec));
   };
-  // Serves most jobs without a closure.
-  const callBy =
-    (run: Floating['run']): RunParts['callOne'] =>
-    (attempt, handler, payload, context) =>
+  const callInTurn: RunParts['callInTurn'] = () => {
+    const run = floating.inTurn();
+    // Serves most jobs without a closure.
+    return (attempt, handler, payload, context) =>
       attempt.span === undefined
         ? blocked.call(attempt.job, run, attempt, handler, payload, context)
         : call([attempt], () => handler(payload, context));
-  return { call, callOne: callBy(floating.run), callInTurn: () => callBy(floating.inTurn()) };
+  };
+  return { call, callInTurn };
 }
 
 /** Keeps a unit in the bag while it runs. */

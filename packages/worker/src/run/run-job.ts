@@ -41,7 +41,7 @@ export async function runSingly(
   };
   const timer = batch === undefined ? undefined : setTimeout(outlasted, slowMs);
   const beganAt = performance.now();
-  const call = batch === undefined ? parts.callOne : parts.callInTurn();
+  const call = parts.callInTurn();
   for (const job of unit) {
     let begins = leased;
     if (batch !== undefined) {

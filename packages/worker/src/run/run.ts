@@ -30,15 +30,13 @@ export interface RunParts extends LeaseParts {
    * costs less.
    */
   readonly endPlain: (attempt: Attempt) => void;
-  /** Calls the handler of one attempt. */
-  readonly callOne: <Payload, Returned>(
+  /** Returns a function that calls the handlers of single attempts, one after another. */
+  readonly callInTurn: () => <Payload, Returned>(
     attempt: Attempt,
     handler: (payload: Payload, context: JobContext) => Returned,
     payload: Payload,
     context: JobContext,
   ) => Returned;
-  /** Returns a `callOne` for the jobs of a batch, which are called one after another. */
-  readonly callInTurn: () => RunParts['callOne'];
   /** Calls the handler of a bundle. */
   readonly call: <Returned>(attempts: readonly Attempt[], run: () => Returned) => Returned;
   /** True when jobs of a batch that have not begun are to be given back. */
