@@ -141,7 +141,7 @@ class WorkerNode implements Worker {
     const { observe, handlers, logger, codec } = settings;
     const databaseOptions = connectionOptions(options);
     this.#settings = settings;
-    this.#isolation = aroundIsolation(settings.around, createIsolation(settings.codec));
+    this.#isolation = aroundIsolation(settings.around, createIsolation(settings, options.floatingRejections));
     this.ended = this.#end.promise;
     this.ended.catch(() => {}); // callers that do not wait for it learn of a failure by an event
     this.#ahead = createAhead({ slots: settings.concurrency, release: (unit) => this.#release(unit) });

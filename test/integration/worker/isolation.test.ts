@@ -19,17 +19,17 @@ const module = new URL('../../support/isolated/misbehave.ts', import.meta.url);
 const plain = defineTask({ name: 'plain', payload: z.object({}), timeout: '1h' });
 
 interface Setting extends Partial<IsolatedOptions> {
-  readonly concurrency?: number;
+  readonly floatingRejections?: 'fail' | 'crash';
 }
 
 /** A worker with an isolated handler, and a neighbour in the node itself that runs throughout. */
-async function started(options: Setting = {}) {
+async function started({ floatingRejections = 'fail', ...options }: Setting = {}) {
   const lines: unknown[][] = [];
   const note = (...line: unknown[]): void => void lines.push(line);
   const neighbour = Promise.withResolvers<void>();
   const worker = await bench.worker(
     [implement(misbehave, isolated(module, options)), implement(plain, () => neighbour.promise)],
-    { logger: { debug: note, info: note, warn: note, error: note } },
+    { floatingRejections, logger: { debug: note, info: note, warn: note, error: note } },
   );
   const { id: besideId } = await bench.producer.enqueue(plain, {});
   await bench.dispatch();
@@ -126,8 +126,14 @@ describe('in a process', () => {
     await finish();
   });
 
-  test.each(['exit', 'memory', 'reject'])('%s ends one attempt as a crash, and nothing else', async (how) => {
-    const { finish } = await started({ memoryMb: 48 });
+  test.each([
+    ['exit', 'fail'],
+    ['memory', 'fail'],
+    ['throw later', 'fail'],
+    ['reject outside', 'fail'],
+    ['reject', 'crash'],
+  ] as const)('%s (%s) ends one attempt as a crash, and nothing else', async (how, floatingRejections) => {
+    const { finish, worker } = await started({ memoryMb: 48, floatingRejections });
     const id = await enqueue(how, { retry: { maxCrashes: 1 } });
     await ended(id, 'dead');
     expect(await bench.job(id)).toMatchObject({
@@ -139,9 +145,48 @@ describe('in a process', () => {
     const words: Readonly<Record<string, RegExp>> = {
       exit: /exit code 7/,
       memory: /SIGABRT|exit code/,
-      reject: /exit code 1/,
     };
-    expect((await bench.job(id)).lastError?.message).toMatch(words[how] ?? /never/);
+    expect((await bench.job(id)).lastError?.message).toMatch(words[how] ?? /exit code 1/);
+    expect(worker.of('job.floating')).toEqual([]);
+    await finish();
+  });
+
+  test('a rejection that a handler lets go fails its attempt, as in the node', async () => {
+    const { worker, finish } = await started();
+    const id = await enqueue('reject', { retry: { base: '1h' } });
+    await until('it to wait', async () => (await bench.job(id)).status === 'delayed');
+    expect(await bench.job(id)).toMatchObject({
+      tries: 1,
+      crashes: 0,
+      lastError: { kind: 'error', message: 'nobody hears this', stack: expect.stringContaining('misbehave') },
+    });
+    expect(worker.of('job.floating')).toMatchObject([
+      { job: id, task: 'misbehave', counted: true, error: { message: 'nobody hears this' } },
+    ]);
+    const handled = await enqueue('handle late');
+    await ended(handled, 'done');
+    expect(await bench.job(handled)).toMatchObject({ result: 'caught: Error: handled late', tries: 0 });
+    const committed = await enqueue('reject in transaction');
+    await ended(committed, 'done');
+    await until('its error', () => worker.of('job.late_error').length === 1);
+    expect(worker.of('job.late_error')).toMatchObject([
+      { job: committed, error: { message: 'nobody hears this' } },
+    ]);
+    expect(await bench.job(committed)).toMatchObject({ tries: 0, crashes: 0 });
+    await finish();
+  });
+
+  test('a rejection that comes when its job is over is told, and the next job in its process goes on', async () => {
+    const { worker, finish } = await started();
+    const left = await enqueue('leave behind', { retry: { maxCrashes: 1 } });
+    await ended(left, 'done');
+    const next = await enqueue('open the gate', { retry: { maxCrashes: 1 } });
+    await ended(next, 'done');
+    const [before, after] = [await bench.job(left), await bench.job(next)];
+    expect(after).toMatchObject({ result: before.result, tries: 0, crashes: 0 });
+    expect(worker.of('job.floating')).toMatchObject([
+      { job: left, task: 'misbehave', counted: false, error: { message: 'left behind' } },
+    ]);
     await finish();
   });
 

@@ -1,6 +1,6 @@
 import type { HandlerOf } from '@pgqueue/core';
 import { giveUp, snooze } from '@pgqueue/core';
-import { setTimeout as delay } from 'node:timers/promises';
+import { setTimeout as delay, setImmediate as turn } from 'node:timers/promises';
 import pg from 'pg';
 import type { misbehave } from './tasks.ts';
 
@@ -15,8 +15,10 @@ export const handler: HandlerOf<typeof misbehave> = async ({ how, url }, ctx) =>
       });
     case 'return an error':
       return new RangeError('returned from inside');
-    case 'reject':
-      void Promise.reject(new Error('nobody hears this'));
+    case 'throw later':
+      setImmediate(() => {
+        throw new Error('nobody catches this');
+      });
       await delay(60_000);
       return null;
     case 'exit':
@@ -61,9 +63,41 @@ export const handler: HandlerOf<typeof misbehave> = async ({ how, url }, ctx) =>
     case 'uncopied':
       return { text: 'kept', bad: 1n as unknown };
     default:
-      return transact(how, { ctx, url: String(url) });
+      return (await letGo(how)) ?? transact(how, { ctx, url: String(url) });
   }
 };
+
+const gate = Promise.withResolvers<void>();
+const outside = Promise.withResolvers<void>();
+void outside.promise.then(() => Promise.reject(new Error("the module's own")));
+
+/** Lets promises go; Node tells of their rejections at the end of a turn. */
+async function letGo(how: string): Promise<unknown> {
+  switch (how) {
+    case 'reject':
+      void Promise.reject(new Error('nobody hears this'));
+      await turn();
+      return 'a result that is not true';
+    case 'handle late': {
+      const early = Promise.reject(new Error('handled late'));
+      await turn();
+      return early.catch((error: unknown) => `caught: ${String(error)}`);
+    }
+    case 'leave behind':
+      void gate.promise.then(() => Promise.reject(new Error('left behind')));
+      return { pid: process.pid };
+    case 'open the gate':
+      gate.resolve();
+      await turn();
+      return { pid: process.pid };
+    case 'reject outside':
+      outside.resolve();
+      await delay(60_000);
+      return null;
+    default:
+      return undefined;
+  }
+}
 
 type Context = Parameters<typeof handler>[1];
 
@@ -80,6 +114,12 @@ async function transact(
         ]);
         if (rowCount !== 1 || (rows[0] as { note: string }).note !== 'written')
           throw new Error('wrong answer');
+      });
+      return null;
+    case 'reject in transaction':
+      await ctx.transaction(async () => {
+        void Promise.reject(new Error('nobody hears this'));
+        await turn();
       });
       return null;
     case 'left transaction': {

@@ -8,6 +8,7 @@ import { Memo } from '../durable/memo.ts';
 import type { Suspended } from '../durable/suspended.ts';
 import type { Bagged } from '../lease/bag.ts';
 
+import type { Rejections } from './unhandled-rejections.ts';
 import type { Unit } from '../lease/unit.ts';
 import type { Held } from '../lease/held-leases.ts';
 import type { Ended, Told } from '../lease/ended.ts';
@@ -55,7 +56,7 @@ export interface AttemptEvents {
  * `committing`: neither its timeout nor a shutdown ends it then. The handler may keep running after the
  * attempt is over.
  */
-export class Attempt implements Held, Bagged {
+export class Attempt implements Held, Bagged, Rejections {
   readonly job: ClaimedJob;
   place = -1;
   readonly startedAt: number;
@@ -80,7 +81,7 @@ export class Attempt implements Held, Bagged {
   #controller: AbortController | undefined;
   #endsAt: number;
   #timeoutMs: number;
-  #floating: Map<Promise<unknown>, unknown> | undefined;
+  #floating: Map<unknown, unknown> | undefined;
   #open: Set<OpenTransaction> | undefined;
 
   constructor(job: ClaimedJob, { claimedAt, waitedMs = 0, batch }: Leased, on: AttemptEvents) {
@@ -142,8 +143,8 @@ export class Attempt implements Held, Bagged {
     return this.#open?.values().next().value;
   }
 
-  /** Errors of the handler's unhandled rejections, by promise. */
-  get floating(): Map<Promise<unknown>, unknown> {
+  /** Errors of the handler's unhandled rejections, by promise, or by its number in another process. */
+  get floating(): Map<unknown, unknown> {
     return (this.#floating ??= new Map());
   }
 
@@ -223,7 +224,7 @@ export class Attempt implements Held, Bagged {
   }
 
   /** Records a rejection that the handler left unhandled. */
-  rejected(promise: Promise<unknown>, error: unknown): void {
+  rejected(promise: unknown, error: unknown): void {
     if (error === this.leftOpen) return; // the attempt ends with it
     const counted = this.#phase !== 'over';
     if (counted) this.floating.set(promise, error);
@@ -231,7 +232,7 @@ export class Attempt implements Held, Bagged {
   }
 
   /** Removes a rejection that was handled after all. */
-  handled(promise: Promise<unknown>): void {
+  handled(promise: unknown): void {
     this.#floating?.delete(promise);
   }
 

@@ -1,5 +1,12 @@
 import { AsyncLocalStorage, AsyncResource } from 'node:async_hooks';
-import type { Attempt } from './attempt.ts';
+
+/** Hears of the unhandled rejections of one attempt. */
+export interface Rejections {
+  /** Records a rejection that the handler left unhandled. */
+  readonly rejected: (promise: unknown, error: unknown) => void;
+  /** Removes a rejection that was handled after all. */
+  readonly handled: (promise: unknown) => void;
+}
 
 /**
  * Attributes unhandled rejections to the handlers that they come from. Node would end the process for each of
@@ -74,10 +81,10 @@ function inTurn(enter: RunFloating): RunFloating {
 }
 
 /** Attempts whose code runs. They end with a rejection that is still unhandled when their handler returns. */
-type Source = Attempt | readonly Attempt[];
+type Source = Rejections | readonly Rejections[];
 
-function attemptsOf(source: Source): readonly Attempt[] {
-  return 'job' in source ? [source] : source;
+function attemptsOf(source: Source): readonly Rejections[] {
+  return 'rejected' in source ? [source] : source;
 }
 
 function onRejection(error: unknown, promise: Promise<unknown>): void {

@@ -5,8 +5,10 @@
  */
 import { Worker } from 'node:worker_threads';
 import { PgQueueError } from '@pgqueue/core';
-import { isTaskHandler, loggedError } from '@pgqueue/core/internal';
+import { errorData, isTaskHandler, loggedError } from '@pgqueue/core/internal';
 import type { Handler } from '@pgqueue/core';
+import type { Floating, Rejections } from '../attempt/unhandled-rejections.ts';
+import { createFloating, rejectionsTold } from '../attempt/unhandled-rejections.ts';
 import { concealed } from '../codec/concealed.ts';
 import { childContext } from './child-context.ts';
 import type { Methods, Peer } from './peer.ts';
@@ -18,28 +20,65 @@ import { encodeReturned, encodeThrown } from './protocol.ts';
 export async function runAttempt(input: ChildInput): Promise<void> {
   dieWithParent();
   conceals = input.conceals;
+  const { run } = (floating ??= openFloating(input.floatingRejections));
   const line = openLine();
+  const rejections = rejectionsOf(line, input.job);
   const { context, methods } = childContext(input, () => line.peer);
-  line.listen(methods);
+  // The node calls parts of the attempt, such as the work of a transaction.
+  line.listen(methods, (receive, message) => run(rejections, receive, message));
   try {
     await line.peer.call('began', process.pid);
-    await line.peer.call('ended', await endingOf(input, context));
+    const call = async (handler: Handler<unknown, unknown>): Promise<unknown> => {
+      const value: unknown = await run(rejections, handler, input.payload, context);
+      if (rejections.floats()) await rejectionsTold();
+      return value;
+    };
+    await line.peer.call('ended', await endingOf(input, call));
   } finally {
     line.close();
   }
 }
 
 async function endingOf(
-  { module, payload, job, needs }: ChildInput,
-  context: ReturnType<typeof childContext>['context'],
+  { module, job, needs }: ChildInput,
+  call: (handler: Handler<unknown, unknown>) => Promise<unknown>,
 ): Promise<ChildEnding> {
   const adding = { key: job.key, needs: needs.names };
   try {
-    const handler = await load(module);
-    return await encodeReturned(await handler(payload, context), adding);
+    return await encodeReturned(await call(await load(module)), adding);
   } catch (error) {
     return encodeThrown(error, adding);
   }
+}
+
+/** Attributes rejections to the attempts of this process. */
+let floating: Floating | undefined;
+
+function openFloating(mode: ChildInput['floatingRejections']): Floating {
+  const opened = createFloating(mode);
+  opened.open();
+  return opened;
+}
+
+/** Passes the unhandled rejections of an attempt on to its node, which gets numbers for promises. */
+function rejectionsOf(
+  line: ParentChannel,
+  { id, task }: ChildInput['job'],
+): Rejections & { readonly floats: () => boolean } {
+  const numbers = new Map<unknown, number>();
+  let last = 0;
+  return {
+    rejected: (promise, error) => {
+      if (line.over) return afterwards.tell('late', id, task, errorData(error));
+      numbers.set(promise, (last += 1));
+      line.peer.tell('rejected', last, errorData(error));
+    },
+    handled: (promise) => {
+      const n = numbers.get(promise);
+      if (numbers.delete(promise)) line.peer.tell('handled', n);
+    },
+    floats: () => numbers.size > 0,
+  };
 }
 
 async function load(module: string): Promise<Handler<unknown, unknown>> {
@@ -52,31 +91,46 @@ async function load(module: string): Promise<Handler<unknown, unknown>> {
 
 interface ParentChannel {
   readonly peer: Peer;
-  readonly listen: (methods: Methods) => void;
+  /** True when its attempt is over. */
+  readonly over: boolean;
+  /** @param within runs what the node calls */
+  readonly listen: (methods: Methods, within: Within) => void;
   readonly close: () => void;
 }
+
+type Within = (receive: (message: unknown) => void, message: unknown) => void;
+
+const post = (message: unknown): void => {
+  process.send?.({ pgqueue: message });
+};
+
+/** Tells the node of what comes after the end of its attempt, also while the process is idle. */
+const afterwards = createPeer(post, {});
 
 /** Opens the channel of a process, which serves its attempts one after another. */
 function openLine(): ParentChannel {
   let current: Peer | undefined;
+  let over = false;
+  let hear: ((message: unknown) => void) | undefined;
   const receive = (message: unknown): void => {
     // The pool's own messages use the same channel.
-    if (typeof message === 'object' && message !== null && 'pgqueue' in message)
-      current?.receive(message.pgqueue);
-  };
-  const post = (message: unknown): void => {
-    process.send?.({ pgqueue: message });
+    if (typeof message === 'object' && message !== null && 'pgqueue' in message) hear?.(message.pgqueue);
   };
   return {
     get peer() {
       if (current === undefined) throw new Error('nobody listens yet');
       return current;
     },
-    listen: (methods) => {
-      current = createPeer(post, methods);
+    get over() {
+      return over;
+    },
+    listen: (methods, within) => {
+      const peer = (current = createPeer(post, methods));
+      hear = (message) => within(peer.receive, message);
       process.on('message', receive);
     },
     close: () => {
+      over = true;
       current?.close(new Error('the attempt is over'));
       process.off('message', receive);
     },

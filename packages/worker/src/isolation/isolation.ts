@@ -1,25 +1,33 @@
-import type { AbortReason, Codec, IsolatedHandler, JobContext } from '@pgqueue/core';
+import type { AbortReason, ErrorData, IsolatedHandler, JobContext } from '@pgqueue/core';
 import { cancelled, giveUp, retryAfter, snooze } from '@pgqueue/core';
 import { within } from '@pgqueue/core/internal';
 import pLimit from 'p-limit';
+import type { Rejections } from '../attempt/unhandled-rejections.ts';
 import { createAlarm } from '../lease/alarm.ts';
 import { AbortedError } from '../lease/timing.ts';
 import { portOf } from '../flow/node-port.ts';
 import type { Ending } from '../lease/ending.ts';
+import type { NodeSettings } from '../node-options.ts';
 import type { Methods, Peer } from './peer.ts';
 import { createPeer } from './peer.ts';
 import type { ChildPool } from './pool.ts';
 import { openPool } from './pool.ts';
 import { nodeMethods } from './node-methods.ts';
-import type { ChildEnding } from './protocol.ts';
-import { decode } from './protocol.ts';
+import type { ChildEnding, ChildInput } from './protocol.ts';
+import { decode, received } from './protocol.ts';
 
 /** Runs isolated handlers of one node. */
 export interface Isolation {
   /**
    * Runs a handler in a child process. Never rejects. Resolves when the handler has ended, or its process.
+   * `rejections` hears of unhandled ones until then; later ones are observed.
    */
-  readonly run: (handler: IsolatedHandler, payload: unknown, context: JobContext) => Promise<Ending>;
+  readonly run: (
+    handler: IsolatedHandler,
+    payload: unknown,
+    context: JobContext,
+    rejections: Rejections,
+  ) => Promise<Ending>;
   /** Ends all child processes. */
   readonly close: () => Promise<void>;
 }
@@ -28,9 +36,17 @@ export interface Isolation {
 const graceMs = 750;
 const closeMs = 3_000;
 
-/** @param codec the codec of the node: with `errors`, the texts of errors are not written to stderr either */
-export function createIsolation(codec?: Codec): Isolation {
+/**
+ * Creates the processes of a node; starts none yet. With the `errors` of a codec, the texts of errors are not
+ * written to stderr either.
+ */
+export function createIsolation(
+  { codec, observe }: Pick<NodeSettings, 'codec' | 'observe'>,
+  floatingRejections: ChildInput['floatingRejections'] = 'fail',
+): Isolation {
   const conceals = codec?.errors === true;
+  const late = (job: string, task: string, error: ErrorData): void =>
+    observe({ type: 'job.floating', job, task, error: received(error), counted: false });
   const pools = new Map<IsolatedHandler, Isolated>();
   let closed = false;
 
@@ -45,9 +61,13 @@ export function createIsolation(codec?: Codec): Isolation {
   };
 
   return {
-    run: (handler, payload, context) => {
+    run: (handler, payload, context, rejections) => {
       if (closed) return Promise.resolve({ kind: 'threw', error: new AbortedError('shutdown') });
-      return of(handler).run({ module: handler.module, payload, context, conceals });
+      const { module } = handler;
+      const { job } = context;
+      const { needs } = portOf(context);
+      const input = { module, payload, job, needs, conceals, floatingRejections };
+      return of(handler).run({ input, context, rejections, late });
     },
     close: async () => {
       closed = true;
@@ -62,14 +82,15 @@ interface Isolated {
 }
 
 interface AttemptInput {
-  readonly module: string;
-  readonly payload: unknown;
+  readonly input: ChildInput;
   readonly context: JobContext;
-  readonly conceals: boolean;
+  readonly rejections: Rejections;
+  /** Called for a rejection of a job whose attempt in this process is over. */
+  readonly late: (job: string, task: string, error: ErrorData) => void;
 }
 
 /** Runs one attempt. An abort takes two steps: first the handler's signal, then its process. */
-async function runIn(pool: ChildPool, { module, payload, context, conceals }: AttemptInput): Promise<Ending> {
+async function runIn(pool: ChildPool, { input, context, rejections, late }: AttemptInput): Promise<Ending> {
   const { signal } = context;
   const killer = new AbortController();
   const alarm = createAlarm(() => killer.abort());
@@ -82,6 +103,9 @@ async function runIn(pool: ChildPool, { module, payload, context, conceals }: At
     ended: (given: ChildEnding) => {
       ending = given;
     },
+    rejected: (n: number, error: ErrorData) => rejections.rejected(n, received(error)),
+    handled: (n: number) => rejections.handled(n),
+    late,
   }));
   const abort = (): void => {
     line.peer.tell('abort', reasonOf(signal));
@@ -90,7 +114,6 @@ async function runIn(pool: ChildPool, { module, payload, context, conceals }: At
   if (signal.aborted) return { kind: 'threw', error: new AbortedError(reasonOf(signal)) };
   signal.addEventListener('abort', abort, { once: true });
   try {
-    const input = { module, payload, job: context.job, needs: portOf(context).needs, conceals };
     await pool.run({ attempt: line.token, input, killed: killer.signal, channel: line.channel });
   } catch (error) {
     if (ending === undefined && isUncopied(error)) return { kind: 'threw', error };

@@ -3,10 +3,19 @@ import { errorData } from '@pgqueue/core/internal';
 import { received } from './protocol.ts';
 
 /** Messages between a node and the process of one attempt, both ways. */
-type Message =
-  | { readonly kind: 'call'; readonly n: number; readonly name: string; readonly args: readonly unknown[] }
-  | { readonly kind: 'answer'; readonly n: number; readonly value: unknown }
-  | { readonly kind: 'failed'; readonly n: number; readonly error: ErrorData };
+type Message = Call | (Answer & { readonly n: number });
+
+interface Call {
+  readonly kind: 'call';
+  /** Null: no answer is wanted. */
+  readonly n: number | null;
+  readonly name: string;
+  readonly args: readonly unknown[];
+}
+
+type Answer =
+  | { readonly kind: 'answer'; readonly value: unknown }
+  | { readonly kind: 'failed'; readonly error: ErrorData };
 
 export type Methods = Readonly<Record<string, (...args: never[]) => unknown>>;
 
@@ -16,7 +25,7 @@ export interface Peer {
    * to `close`.
    */
   readonly call: (name: string, ...args: readonly unknown[]) => Promise<unknown>;
-  /** Calls a method without waiting for its answer. */
+  /** Calls a method that gives no answer. */
   readonly tell: (name: string, ...args: readonly unknown[]) => void;
   readonly receive: (message: unknown) => void;
   /** Ends the exchange: calls that still wait for an answer reject with `error`. */
@@ -29,21 +38,21 @@ export function createPeer(post: (message: unknown) => void, methods: Methods): 
   let closed: Error | undefined;
   let last = 0;
 
-  const reply = (n: number, message: Message): void => {
-    if (closed !== undefined) return;
+  const reply = (n: number | null, answer: Answer): void => {
+    if (closed !== undefined || n === null) return;
     try {
-      post(message);
+      post({ ...answer, n } satisfies Message);
     } catch (error) {
       post({ kind: 'failed', n, error: errorData(error) } satisfies Message);
     }
   };
-  const serve = async ({ n, name, args }: Message & { readonly kind: 'call' }): Promise<void> => {
+  const serve = async ({ n, name, args }: Call): Promise<void> => {
     try {
       if (!Object.hasOwn(methods, name)) throw new Error(`there is no ${name}`);
       const value: unknown = await methods[name]?.(...(args as never[]));
-      reply(n, { kind: 'answer', n, value });
+      reply(n, { kind: 'answer', value });
     } catch (error) {
-      reply(n, { kind: 'failed', n, error: errorData(error) });
+      reply(n, { kind: 'failed', error: errorData(error) });
     }
   };
 
@@ -63,7 +72,14 @@ export function createPeer(post: (message: unknown) => void, methods: Methods): 
 
   return {
     call,
-    tell: (name, ...args) => void call(name, ...args).catch(() => {}),
+    tell: (name, ...args) => {
+      if (closed !== undefined) return;
+      try {
+        post({ kind: 'call', n: null, name, args } satisfies Message);
+      } catch {
+        // it can't be copied, or nobody is there
+      }
+    },
     receive: (message) => {
       const said = message as Message;
       if (said.kind === 'call') {

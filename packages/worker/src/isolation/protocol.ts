@@ -17,6 +17,8 @@ export interface ChildInput {
   readonly needs: NeededSteps;
   /** The texts of errors are written nowhere, since the codec encodes them. */
   readonly conceals: boolean;
+  /** Effect of a rejection that nobody handles. */
+  readonly floatingRejections: 'fail' | 'crash';
 }
 
 /** Ending of a handler in the form that crosses the border. */

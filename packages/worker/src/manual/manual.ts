@@ -66,7 +66,7 @@ export function createWorkerSteps(options: WorkerOptions): WorkerSteps {
   const transactions = createTransactions(forHandlers.pool);
   const attempts = new Bag<Attempt>();
   const marks = new SharedMarks();
-  const isolation = aroundIsolation(settings.around, createIsolation(codec));
+  const isolation = aroundIsolation(settings.around, createIsolation(settings, options.floatingRejections));
   const floating = createFloating(options.floatingRejections ?? 'fail');
   const membership = createMembership({
     settings,

@@ -44,7 +44,7 @@ export function runAttempt(options: LoneAttemptOptions): LoneAttempt {
   const attempts = new Bag<Attempt>();
   const floating = createFloating('fail');
   const settler = createSettler({ database, observe, hints: untold, onAccepted: () => {} });
-  const isolation = createIsolation();
+  const isolation = createIsolation({ codec: undefined, observe });
   const transactions = pool === undefined ? refused : createTransactions(pool);
   const executor = createExecutor({
     handlers: new Map([[handler.task.name, aroundHandler(around, handler)]]),

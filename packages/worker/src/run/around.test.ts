@@ -179,6 +179,9 @@ test.each<[Ending, Around, Ending]>([
 ])('around an isolated handler that ended as %j', async (ending, around, expected) => {
   const isolation: Isolation = { run: () => Promise.resolve(ending), close: () => Promise.resolve() };
   const handler = isolated(new URL('file:///handler.ts'));
+  const rejections = { rejected: () => {}, handled: () => {} };
   expect(aroundHandler(around, implement(task, handler)).handler).toBe(handler);
-  expect(await aroundIsolation(around, isolation).run(handler, { n: 1 }, context)).toEqual(expected);
+  expect(await aroundIsolation(around, isolation).run(handler, { n: 1 }, context, rejections)).toEqual(
+    expected,
+  );
 });

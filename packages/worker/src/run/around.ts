@@ -57,11 +57,11 @@ export function aroundIsolation(around: Around | undefined, isolation: Isolation
   if (around === undefined) return isolation;
   return {
     ...isolation,
-    run: async (handler, payload, context) => {
+    run: async (handler, payload, context, rejections) => {
       let ending: Ending | undefined;
       try {
         const value = await through(around, ofJob(payload, context), async () => {
-          ending = await isolation.run(handler, payload, context);
+          ending = await isolation.run(handler, payload, context, rejections);
           return valueOf(ending);
         });
         return ending?.kind === 'fan_out' ? ending : { kind: 'returned', value };

@@ -78,7 +78,7 @@ async function run(
     settler,
     hints: noHints,
     queueHints: noHints,
-    isolation: createIsolation(),
+    isolation: createIsolation({ codec: undefined, observe }),
     observe,
     blocked: { call: (_job, call, ...given) => call(...given) },
     floating: createFloating(floating),

@@ -72,7 +72,7 @@ export async function runSingly(
         const context = contextOf(parts, attempt, { task, checkpoint, needs });
         if (isIsolated(handler)) {
           const run = (given: unknown, ctx: JobContext): Promise<Ending> =>
-            parts.isolation.run(handler, given, ctx);
+            parts.isolation.run(handler, given, ctx, attempt);
           ending = await call(attempt, run, payload, context);
           if (task.checkResult !== undefined && ending.kind === 'returned' && !attempt.over)
             await checkReturned(task, ending.value);
