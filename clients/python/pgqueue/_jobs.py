@@ -4,7 +4,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any, Literal, TypedDict
 
@@ -15,36 +15,54 @@ from ._json import Seconds, is_number, is_uuid, json_text, make_id, milliseconds
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """Limits and delays of retries. Delays: ``base``, ``base × try`` or ``base × factor^(try − 1)``, up to ``max``."""
+    """Limits and delays of retries. Delays: ``base``, ``base × try`` or ``base × factor^(try − 1)``, up to ``max``.
 
-    max_tries: int = 20
-    max_crashes: int = 3
-    backoff: Literal["fixed", "linear", "exponential"] = "exponential"
-    base: Seconds = 1
-    factor: float = 2
-    max: Seconds = 3600
-    jitter: float = 0.2
+    What is left out comes from the task, then from the default: 20 tries, 3 crashes, and an exponential backoff from 1 s, by
+    a factor of 2 up to 1 h, less up to 0.2 of it. A job that says nothing of its delays has those of its worker's task.
+    """
+
+    max_tries: int | None = None
+    max_crashes: int | None = None
+    backoff: Literal["fixed", "linear", "exponential"] | None = None
+    base: Seconds | None = None
+    factor: float | None = None
+    max: Seconds | None = None
+    jitter: float | None = None
 
     def problems(self) -> list[str]:
+        whole = self.over(DEFAULT_RETRY)
         found = [
             f"retry.{name} must be a whole number from 1 to 1000"
-            for name, count in (("max_tries", self.max_tries), ("max_crashes", self.max_crashes))
+            for name, count in (("max_tries", whole.max_tries), ("max_crashes", whole.max_crashes))
             if type(count) is not int or not 1 <= count <= 1000
         ]
-        if self.backoff not in ("fixed", "linear", "exponential"):
+        if whole.backoff not in ("fixed", "linear", "exponential"):
             found.append("retry.backoff must be fixed, linear or exponential")
-        if milliseconds(self.base) is None or milliseconds(self.max) is None:
+        if milliseconds(whole.base) is None or milliseconds(whole.max) is None:
             found.append("retry.base and retry.max must be seconds, or timedeltas")
-        if not is_number(self.factor) or not 1 <= self.factor <= 1000:
+        if not is_number(whole.factor) or not 1 <= whole.factor <= 1000:
             found.append("retry.factor must be 1 to 1000")
-        if not is_number(self.jitter) or not 0 <= self.jitter <= 1:
+        if not is_number(whole.jitter) or not 0 <= whole.jitter <= 1:
             found.append("retry.jitter must be 0 to 1")
         return found
 
+    def over(self, other: RetryPolicy) -> RetryPolicy:
+        """This policy; what it leaves out is the other's."""
+        return replace(other, **{name: value for name, value in asdict(self).items() if value is not None})
+
     def stored(self) -> dict[str, Any]:
-        """The policy as the column ``retry`` has it."""
-        sizes = {"baseMs": milliseconds(self.base), "maxMs": milliseconds(self.max)}
-        return {"kind": self.backoff, **sizes, "factor": self.factor, "jitter": self.jitter}
+        """The delays as the column ``retry`` has them."""
+        whole = self.over(DEFAULT_RETRY)
+        sizes = {"baseMs": milliseconds(whole.base), "maxMs": milliseconds(whole.max)}
+        return {"kind": whole.backoff, **sizes, "factor": whole.factor, "jitter": whole.jitter}
+
+    def stored_own(self) -> dict[str, Any] | None:
+        """The delays to store with a job; None: it has none of its own."""
+        parts = (self.backoff, self.base, self.factor, self.max, self.jitter)
+        return None if all(part is None for part in parts) else self.stored()
+
+
+DEFAULT_RETRY = RetryPolicy(20, 3, "exponential", 1, 2, 3600, 0.2)
 
 
 @dataclass(frozen=True)
@@ -163,7 +181,8 @@ def _row_of(job: Job, codec: Codec | None) -> dict[str, Any]:
             )
     if problems:
         raise problems_error("invalid_job", f"job of task {job.task!r} can't be enqueued", problems)
-    policy = job.retry or RetryPolicy()
+    retry = job.retry or RetryPolicy()
+    limits = retry.over(DEFAULT_RETRY)
     return {
         "id": id,
         "queue": job.queue,
@@ -175,9 +194,9 @@ def _row_of(job: Job, codec: Codec | None) -> dict[str, Any]:
         "delay_ms": _whole(job.delay),
         "expires_at": job.expires_at and job.expires_at.isoformat(),
         "timeout_ms": _whole(job.timeout),
-        "max_tries": policy.max_tries,
-        "max_crashes": policy.max_crashes,
-        "retry": job.retry and job.retry.stored(),
+        "max_tries": limits.max_tries,
+        "max_crashes": limits.max_crashes,
+        "retry": retry.stored_own(),
         "unique_key": unique and unique.key,
         "mode": unique and unique.on_conflict,
         "max_wait_ms": unique and _whole(unique.max_wait),

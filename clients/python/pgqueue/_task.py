@@ -99,8 +99,16 @@ class Task:
         return self.handler(*args)
 
     def job(self, payload: Json, **options: Unpack[JobOptions]) -> Job:
-        """A job of this task, in its version and with its retries, for ``enqueue_many`` and :class:`FanOut`."""
-        return job_of(self.name, payload, {"version": self.version, "retry": self.retry, **options})
+        """A job of this task, in its version and with its retries, for ``enqueue_many`` and :class:`FanOut`.
+
+        ``retry`` is merged with that of the task, field by field.
+        """
+        retry = options.get("retry")
+        if retry is None:
+            merged = self.retry
+        else:
+            merged = retry.over(self.retry) if self.retry and isinstance(retry, RetryPolicy) else retry
+        return job_of(self.name, payload, {"version": self.version, **options, "retry": merged})
 
     def described(self) -> dict[str, Any]:
         """The task as the schedulers and the SQL functions know it."""
@@ -121,7 +129,7 @@ def task(
 ) -> Callable[[Handler], Task]:
     """Makes a task of a function with the parameters ``payload``, or ``payload`` and ``ctx``; it may be async.
 
-    ``timeout``: of one attempt, default 5 minutes. ``retry``: its delays are those of jobs without a policy of their own; its
+    ``timeout``: of one attempt, default 5 minutes. ``retry``: its delays are those of jobs without delays of their own; its
     limits go with jobs that are enqueued by the task, and not by its name alone. ``parse``: turns the payload into what the handler takes, such as ``Model.model_validate``; a ``ValueError``, ``TypeError`` or
     ``KeyError`` says that it does not fit, and the job is dead. ``version``, ``min_version``: payload versions that it
     takes; ``upcast(payload, version)`` makes older ones new. ``process``: runs the handler in processes of their own,

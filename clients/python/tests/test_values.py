@@ -76,6 +76,21 @@ class Jobs(unittest.TestCase):
         self.assertEqual((row["delay_ms"], row["timeout_ms"], row["mode"]), (1, 2_000, "keep"))
         self.assertEqual(row["expires_at"], "2026-11-02T00:00:00+00:00")
 
+    def test_a_job_has_delays_of_its_own_if_it_or_its_task_says_so(self) -> None:
+        def stored(job: Job) -> tuple[object, ...]:
+            [row] = rows_of([job], None)
+            return row["max_tries"], row["max_crashes"], row["retry"]
+
+        steady = Task("t", plain, 1, 1, None, RetryPolicy(max_crashes=2, base=60), None, None, False, False, False)
+        each_minute = {"kind": "exponential", "baseMs": 60_000, "maxMs": 3_600_000, "factor": 2, "jitter": 0.2}
+        self.assertEqual(stored(Job("t")), (20, 3, None))
+        self.assertEqual(stored(Job("t", retry=RetryPolicy(max_tries=5))), (5, 3, None))
+        self.assertEqual(stored(Job("t", retry=RetryPolicy(base=60))), (20, 3, each_minute))
+        self.assertEqual(stored(plain.job({}, retry=RetryPolicy(max_tries=5))), (5, 3, None))
+        self.assertEqual(stored(steady.job({})), (20, 2, each_minute))
+        self.assertEqual(stored(steady.job({}, retry=RetryPolicy(max_tries=5))), (5, 2, each_minute))
+        refused("invalid_job", lambda: rows_of([steady.job({}, retry={"max_tries": 5})], None), "pgqueue.RetryPolicy")
+
     def test_ids_are_uuids_of_version_7_and_in_order_of_time(self) -> None:
         ids = [make_id() for _ in range(100)]
         self.assertEqual({(id[14], id[19] in "89ab") for id in ids}, {("7", True)})

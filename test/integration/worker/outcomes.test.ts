@@ -30,6 +30,9 @@ async function one(
 const ended = (id: string, status: string): Promise<unknown> =>
   until(`job to be ${status}`, async () => (await bench.job(id)).status === status);
 
+const waitOf = async (id: string): Promise<number> =>
+  ((await bench.job(id)).runAfter?.getTime() ?? 0) - Date.now();
+
 describe('a handler that returns', () => {
   test('ends its job as done, with its result in the history', async () => {
     const { worker, id } = await one(({ n }) => ({ doubled: n * 2 }));
@@ -127,7 +130,7 @@ describe('a handler that throws', () => {
       await ended(id, 'delayed');
       const job = await bench.job(id);
       expect(job.tries).toBe(tries);
-      const delayMs = (job.runAfter?.getTime() ?? 0) - Date.now();
+      const delayMs = await waitOf(id);
       expect(delayMs).toBeGreaterThan(20_000);
       expect(delayMs).toBeLessThan(61_000);
       await promoteAll(bench.database);
@@ -183,7 +186,27 @@ describe('a handler that throws', () => {
       { retry: { base: '10m', backoff: 'fixed', jitter: 0 } },
     );
     await ended(id, 'delayed');
-    expect(((await bench.job(id)).runAfter?.getTime() ?? 0) - Date.now()).toBeGreaterThan(590_000);
+    expect(await waitOf(id)).toBeGreaterThan(590_000);
+  });
+
+  test("the delays are the task's if the job brings limits only, by the task or by its name", async () => {
+    const hourly = defineTask({ name: 'hourly', payload: z.object({}), retry: { base: '1h', jitter: 0 } });
+    await bench.worker([
+      implement(hourly, () => {
+        throw new Error('no');
+      }),
+    ]);
+    const limits = { retry: { maxTries: 7, maxCrashes: 2 } };
+    const given = [
+      await bench.producer.enqueue(hourly, {}, limits),
+      await bench.producer.enqueueByName('hourly', {}, limits),
+    ];
+    await bench.dispatch();
+    for (const { id } of given) {
+      await ended(id, 'delayed');
+      expect(await bench.job(id)).toMatchObject({ tries: 1, maxTries: 7, maxCrashes: 2 });
+      expect(await waitOf(id)).toBeGreaterThan(3_000_000);
+    }
   });
 });
 

@@ -5,7 +5,7 @@ import { aDuration, aNumber, oneOf, optional, optionProblems } from '../options/
 
 /**
  * Limits and delays of the retries of a job. An option that is left out comes from the task, then from
- * the default.
+ * the default. A job that says nothing of its delays has those of its worker's task.
  */
 export interface RetryOptions {
   /** Attempts that may run to an error before the job is dead, 1 to 1000. Default 20. */
@@ -59,6 +59,13 @@ export function backoffOf(retry: RetryOptions, fallback: Backoff = defaultBackof
     maxMs: parseDuration(retry.max) ?? fallback.maxMs,
     jitter: retry.jitter ?? fallback.jitter,
   };
+}
+
+/** Returns the backoff to store with a job. Null: it has none of its own, and that of its worker's task holds. */
+export function ownBackoff(retry: RetryOptions = {}): Backoff | null {
+  const { backoff, base, factor, max, jitter } = retry;
+  const parts = [backoff, base, factor, max, jitter];
+  return parts.every((part) => part === undefined) ? null : backoffOf(retry);
 }
 
 /** Replaces unusable parts of a backoff by defaults: jobs from plain SQL may bring any JSON object. */

@@ -157,6 +157,10 @@ describe('options', () => {
       retry: { kind: 'exponential', baseMs: 2_000 },
       unique: { ...unique, maxWaitMs: 1 },
     });
+    const limits = { maxTries: 2, maxCrashes: 1 };
+    expect(await row({}, { retry: limits })).toMatchObject({ ...limits, retry: null });
+    for (const part of [{ backoff: 'fixed' }, { base: 1 }, { factor: 3 }, { max: 1 }, { jitter: 0 }])
+      expect((await row({}, { retry: part })).retry).not.toBeNull();
     const supersede = { key: 'u', onConflict: 'supersede' };
     expect((await row({}, { uniqueKey: supersede })).unique).toEqual({ ...supersede, maxWaitMs: null });
   });

@@ -7,7 +7,7 @@ import { say, unknownNames } from '../options/options.ts';
 import type { MaybePromise } from '../runtime/when-done.ts';
 import { caught, whenDone } from '../runtime/when-done.ts';
 import type { JobOptions, JobRow, NewJob, TraceContext, Unique } from './job.ts';
-import { backoffOf, defaultMaxCrashes, defaultMaxTries, retryProblems } from './retry-policy.ts';
+import { defaultMaxCrashes, defaultMaxTries, ownBackoff, retryProblems } from './retry-policy.ts';
 import { nestingMax, shapeProblem } from './shape.ts';
 
 const int32Max = 2_147_483_647;
@@ -100,7 +100,7 @@ function checkedRow(
     timeoutMs: wholeMs(options.timeout),
     maxTries: options.retry?.maxTries ?? defaultMaxTries,
     maxCrashes: options.retry?.maxCrashes ?? defaultMaxCrashes,
-    retry: options.retry === undefined ? null : backoffOf(options.retry),
+    retry: ownBackoff(options.retry),
     unique:
       unique === undefined
         ? null

@@ -59,7 +59,7 @@ function jobSchema(tasks: readonly string[] | undefined): JsonSchema {
       delay: about('Time from now to the earliest start.', aDuration),
       expiresAt: about('Latest start. A job that was not started by then ends as expired.', aTime),
       timeout: about('Longest time of one attempt. Positive. Default 5 minutes.', aDuration),
-      retry: ref('Retry'),
+      retry: about("Without a part of the backoff, that of the worker's task holds.", ref('Retry')),
       uniqueKey: about('At most one unfinished job of a task has it. A text means onConflict "keep".', {
         oneOf: [text(1, jobLimits.uniqueKeyLengthMax), ref('Unique')],
       }),
