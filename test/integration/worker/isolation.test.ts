@@ -122,7 +122,11 @@ describe('in a process', () => {
     const unfit = await enqueue('unfit checkpoint');
     await ended(unfit, 'dead');
     expect((await bench.job(unfit)).lastError?.message).toMatch(/can't keep this checkpoint: at: /);
-    expect(worker.of('job.crashed')).toEqual([]);
+    const forgot = await enqueue('forget to await');
+    await ended(forgot, 'done');
+    const next = await enqueue('return');
+    await ended(next, 'done');
+    expect([worker.of('job.crashed'), worker.of('job.floating')]).toEqual([[], []]);
     await finish();
   });
 

@@ -53,6 +53,11 @@ export const handler: HandlerOf<typeof misbehave> = async ({ how, url }, ctx) =>
       if (ctx.job.tries === 0) throw new Error('once');
       return { extended, shown, kept, found: ctx.job.checkpoint };
     }
+    case 'forget to await':
+      void ctx.progress({ half: true });
+      void ctx.checkpoint({ at: 1 });
+      void ctx.extend('2h');
+      return null;
     case 'unfit checkpoint':
       await ctx.checkpoint({ at: 'text' } as never);
       return null;

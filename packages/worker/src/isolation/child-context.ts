@@ -8,6 +8,7 @@ import { createDurable } from '../durable/steps.ts';
 import { AbortedError } from '../lease/timing.ts';
 import { jsonText, resultText } from '../lease/json.ts';
 import type { Methods, Peer } from './peer.ts';
+import { OverError } from './peer.ts';
 import type { ChildInput } from './protocol.ts';
 
 /**
@@ -24,6 +25,16 @@ export function childContext(
   const calls = createCallbacks(peer);
   const log = (level: keyof JobLogger) => (data: object, message?: string) =>
     peer().tell('log', level, plain(data), message);
+
+  /** Calls a method that answers false when the lease was lost. No lease is left when the attempt is over. */
+  const held = async (name: string, value: unknown): Promise<boolean> => {
+    try {
+      return (await peer().call(name, value)) === true;
+    } catch (error) {
+      if (error instanceof OverError) return false;
+      throw error;
+    }
+  };
 
   const adding = { key: job.key, needs: needs.names };
   const port: NodePort = {
@@ -45,10 +56,10 @@ export function childContext(
     needs: createNeeds(port),
     signal: controller.signal,
     log: { debug: log('debug'), info: log('info'), warn: log('warn'), error: log('error') },
-    extend: async (by) => (await peer().call('extend', by)) === true,
-    progress: async (value) => (await peer().call('progress', plain(value))) === true,
+    extend: (by) => held('extend', by),
+    progress: async (value) => held('progress', plain(value)),
     addJobs: async (jobs) => port.addJobs(await addedRows(jobs, adding, 'ctx.addJobs')),
-    checkpoint: async (data) => (await peer().call('checkpoint', plain(data))) === true,
+    checkpoint: async (data) => held('checkpoint', plain(data)),
     transaction: (work) => calls.through('transaction', (key) => work(clientOf(peer, key))),
     settleIn: async (run) => {
       await calls.through('settleIn', (key) =>

@@ -131,7 +131,7 @@ function openLine(): ParentChannel {
     },
     close: () => {
       over = true;
-      current?.close(new Error('the attempt is over'));
+      current?.close();
       process.off('message', receive);
     },
   };

@@ -159,5 +159,5 @@ function openLine(methods: (peer: () => Peer) => Methods): ChildChannel {
       post = send;
     },
   };
-  return { peer, token: {}, channel, close: () => peer.close(new Error('the attempt is over')) };
+  return { peer, token: {}, channel, close: peer.close };
 }

@@ -21,25 +21,31 @@ export type Methods = Readonly<Record<string, (...args: never[]) => unknown>>;
 
 export interface Peer {
   /**
-   * Calls a method of the other side. Resolves to its answer; rejects with its error, or with the error given
-   * to `close`.
+   * Calls a method of the other side. Resolves to its answer.
+   * @throws its error; {@link OverError}: there was no answer before the end
    */
   readonly call: (name: string, ...args: readonly unknown[]) => Promise<unknown>;
   /** Calls a method that gives no answer. */
   readonly tell: (name: string, ...args: readonly unknown[]) => void;
   readonly receive: (message: unknown) => void;
-  /** Ends the exchange: calls that still wait for an answer reject with `error`. */
-  readonly close: (error: Error) => void;
+  /** Ends the exchange. */
+  readonly close: () => void;
+}
+
+/** The attempt ended before a call was answered. */
+export class OverError extends Error {
+  override readonly name = 'OverError';
+  override readonly message = 'the attempt is over';
 }
 
 /** @param post throws for values that cannot be copied to another process (a function, a socket) */
 export function createPeer(post: (message: unknown) => void, methods: Methods): Peer {
   const asked = new Map<number, PromiseWithResolvers<unknown>>();
-  let closed: Error | undefined;
+  let closed = false;
   let last = 0;
 
   const reply = (n: number | null, answer: Answer): void => {
-    if (closed !== undefined || n === null) return;
+    if (closed || n === null) return;
     try {
       post({ ...answer, n } satisfies Message);
     } catch (error) {
@@ -57,7 +63,7 @@ export function createPeer(post: (message: unknown) => void, methods: Methods): 
   };
 
   const call: Peer['call'] = async (name, ...args) => {
-    if (closed !== undefined) throw closed;
+    if (closed) throw new OverError();
     const n = (last += 1);
     const answer = Promise.withResolvers<unknown>();
     asked.set(n, answer);
@@ -73,7 +79,7 @@ export function createPeer(post: (message: unknown) => void, methods: Methods): 
   return {
     call,
     tell: (name, ...args) => {
-      if (closed !== undefined) return;
+      if (closed) return;
       try {
         post({ kind: 'call', n: null, name, args } satisfies Message);
       } catch {
@@ -91,9 +97,9 @@ export function createPeer(post: (message: unknown) => void, methods: Methods): 
       if (said.kind === 'answer') answer?.resolve(said.value);
       else answer?.reject(received(said.error));
     },
-    close: (error) => {
-      closed = error;
-      for (const { reject } of asked.values()) reject(error);
+    close: () => {
+      closed = true;
+      for (const { reject } of asked.values()) reject(new OverError());
       asked.clear();
     },
   };
