@@ -271,6 +271,26 @@ describe('a wait for a result', () => {
   });
 });
 
+describe.each([
+  ['a claim', createPuller({ connectionString, tasks: ['mail'] })],
+  ['a claim from several', router.puller({ tasks: ['mail'] })],
+])('%s', (_what, puller) => {
+  test.each<[object, string]>([
+    [{ max: 0 }, 'max must be a whole number from 1, not 0'],
+    [{ max: Number.NaN }, 'max must be a whole number from 1, not NaN'],
+    [{ max: 1.5 }, 'max must be a whole number from 1, not 1.5'],
+    [{ max: '2' }, 'max must be a whole number from 1, not "2"'],
+    [{ waitMs: '1s' }, 'waitMs must be a number from 0 to 86400000, not "1s"'],
+    [{ waitMs: Infinity }, 'waitMs must be a number from 0 to 86400000, not Infinity'],
+    [{ wait: 5 }, 'there is no wait: did you mean waitMs?'],
+  ])('of %o is refused', async (wanted, problem) => {
+    await expect(puller.claim(wanted)).rejects.toMatchObject({
+      code: 'configuration',
+      message: `puller.claim: ${problem}`,
+    });
+  });
+});
+
 test.each<[string, unknown]>([
   ["a library's transaction without its adapter", { insertInto: of, executeQuery: of }],
   ['a query builder', { query: { users: {} } }],

@@ -5,5 +5,6 @@ export { createSharedSlots } from './claim/shared-slots.ts';
 export { checkStop } from './options.ts';
 export { createSharingWorker } from './worker.ts';
 export { unitsOf } from './lease/unit.ts';
+export { checkClaim } from './pull/puller-options.ts';
 export { createAskedPuller } from './pull/puller.ts';
 export type { AskedJobs, AskedPuller } from './pull/verbs.ts';

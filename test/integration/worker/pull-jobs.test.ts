@@ -1,10 +1,11 @@
-import type { NewJob } from '@pgqueue/core';
+import type { NewJob, PgQueueEvent } from '@pgqueue/core';
 import { defineTask } from '@pgqueue/core';
 import { cancel, resetNode } from '@pgqueue/postgres/internal';
 import type { PulledJob, Puller, PullerOptions } from '@pgqueue/worker';
 import { createPuller } from '@pgqueue/worker';
 import { afterEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
+import { startCutProxy } from '../../support/cut-proxy.ts';
 import { opened } from '../../support/database.ts';
 import { promoteAll } from '../../support/dispatch-all.ts';
 import { openWorkerBench, until } from '../../support/worker-bench.ts';
@@ -164,6 +165,54 @@ test('close releases what is held, leaves, and ends a wait', async () => {
   expect(await bench.job(id)).toMatchObject({ status: 'ready', tries: 0, crashes: 0 });
   expect(await bench.sql(`select state from pgqueue.node`)).toEqual([{ state: 'left' }]);
   await expect(pull.claim()).rejects.toMatchObject({ code: 'node_ended' });
+});
+
+describe('a database that does not answer', () => {
+  /** Nobody listens there. */
+  const connectionString = 'postgres://localhost:9/app';
+  const refused = { message: expect.stringContaining('ECONNREFUSED') as unknown };
+
+  test('is tried again as long as a first claim waits, which then has its error; so has the next one', async () => {
+    const events: PgQueueEvent[] = [];
+    const pull = puller({ connectionString, observe: (event) => events.push(event) });
+    await expect(pull.claim()).rejects.toMatchObject(refused);
+    expect(events).toEqual([]);
+    await expect(pull.claim({ waitMs: 200 })).rejects.toMatchObject(refused);
+    expect(events).toContainEqual(
+      expect.objectContaining({
+        type: 'database.error',
+        during: 'claim',
+        retryMs: expect.any(Number) as unknown,
+      }),
+    );
+  });
+
+  test('keeps no claim from its own wait that came during another, and close ends both', async () => {
+    const events: PgQueueEvent[] = [];
+    const pull = puller({ connectionString, observe: (event) => events.push(event) });
+    const waiting = pull.claim({ waitMs: 3_600_000 });
+    await expect(pull.claim()).rejects.toMatchObject(refused);
+    await until('a retry', () => events.length > 0);
+    await Promise.all([pull.close(), expect(waiting).rejects.toMatchObject({ code: 'node_ended' })]);
+  });
+
+  test.each(['max(version)', 'register_node('])(
+    'is registered with again after a lost reply: %s',
+    async (part) => {
+      const proxy = await startCutProxy(bench.test.url);
+      try {
+        proxy.cutReplyOf(part);
+        const pull = puller({ connectionString: proxy.url, heartbeatMs: 30_000 });
+        const waiting = pull.claim({ waitMs: 60_000 });
+        await until('the cut', () => proxy.cuts() === 1);
+        const [id] = await enqueue(1);
+        expect((await waiting).map((job) => job.id)).toEqual([id]);
+        await pull.close();
+      } finally {
+        await proxy.close();
+      }
+    },
+  );
 });
 
 test('peek, length and scan look without taking', async () => {

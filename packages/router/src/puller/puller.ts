@@ -4,7 +4,7 @@ import type { Bell } from '@pgqueue/core/internal';
 import { createBell } from '@pgqueue/core/internal';
 import type { PeekedJob, ScanOptions, WaitingJob } from '@pgqueue/postgres';
 import type { Pulled, Puller, PullerOptions } from '@pgqueue/worker';
-import { createAskedPuller } from '@pgqueue/worker/internal';
+import { checkClaim, createAskedPuller } from '@pgqueue/worker/internal';
 import type { Member } from '../installations/member.ts';
 import type { Answer } from '../operator/every.ts';
 import { askAll, changedAll } from '../operator/every.ts';
@@ -144,7 +144,9 @@ function claimOver(
   { bell, open }: { readonly bell: Bell; readonly open: () => void },
 ): RouterPuller['claim'] {
   const { meet, round, nextMs } = createClaims(sources, bell);
-  return async ({ max = 1, waitMs = 0 } = {}) => {
+  return async (wanted = {}) => {
+    checkClaim(wanted);
+    const { max = 1, waitMs = 0 } = wanted;
     open();
     const deadline = performance.now() + waitMs;
     await meet();

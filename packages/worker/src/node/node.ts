@@ -59,6 +59,11 @@ export interface MembershipParts {
   readonly leases?: () => Iterable<Lease>;
   /** Memory that the heartbeat's thread reads. */
   readonly marks?: SharedMarks;
+  /**
+   * True: a start is repeated while the database can't be reached, until the node drains. False: it fails, and
+   * the caller repeats it. Default true.
+   */
+  readonly insists?: boolean;
   /** Called when work may have become ready. `released`: at any position, not only at the end. */
   readonly onWork: (released: boolean) => void;
   /** Called when the node cannot go on: another node has taken its id. */
@@ -69,7 +74,7 @@ const closeMs = 3_000;
 
 /** Creates a membership; opens no connection before `start`. */
 export function createMembership(parts: MembershipParts): Membership {
-  const { settings, databaseOptions, holding, marks = new SharedMarks() } = parts;
+  const { settings, databaseOptions, holding, marks = new SharedMarks(), insists = true } = parts;
   const { observe, node, heartbeatMs } = settings;
   const onError = (error: Error): void => observe({ type: 'database.error', during: 'idle', error });
   const common = {
@@ -93,6 +98,7 @@ export function createMembership(parts: MembershipParts): Membership {
     holding,
     known: { tokens, leases: parts.leases ?? (() => []) },
     draining: draining.signal,
+    insists,
     onRegistered: () => parts.onWork(true),
     onFatal: parts.onFatal,
   });
@@ -104,7 +110,8 @@ export function createMembership(parts: MembershipParts): Membership {
   };
 
   const begin = async (): Promise<void> => {
-    await reach(vital, settings, draining.signal);
+    if (insists) await reach(vital, settings, draining.signal);
+    else await checkSchemaVersion(vital, vital.schema);
     await presence.begin();
     ears = openEars(parts, database.schema, presence);
   };

@@ -41,6 +41,8 @@ export interface PresenceParts {
   readonly holding: Holding;
   readonly known: KnownLeases;
   readonly draining: AbortSignal;
+  /** True if `begin` is repeated while the database can't be reached. */
+  readonly insists: boolean;
   readonly onRegistered: () => void;
   readonly onFatal: (error: PgQueueError) => void;
 }
@@ -62,8 +64,8 @@ export function createPresence(parts: PresenceParts): Presence {
   let heartbeat: Loop | undefined;
   let stopping = false;
 
-  const register = async (signal: AbortSignal): Promise<number> => {
-    const sentAt = await registration.register(signal);
+  const register = async (signal: AbortSignal, insists?: boolean): Promise<number> => {
+    const sentAt = await registration.register(signal, insists);
     marks.stamp('beat', sentAt);
     fence.beaten();
     return sentAt;
@@ -83,7 +85,7 @@ export function createPresence(parts: PresenceParts): Presence {
       heartbeat?.wake();
     },
     begin: async () => {
-      await register(draining);
+      await register(draining, parts.insists);
       draining.throwIfAborted(); // stopped meanwhile: leave() removes the row
       sender.start();
       heartbeat = startHeartbeat({

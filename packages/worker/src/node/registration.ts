@@ -16,9 +16,10 @@ export interface Registration {
    * moves, two live nodes share the id, and this one gives up. If it stands still for two of its intervals,
    * the other node is dead, and is replaced. Resolves to the time at which the accepted call was sent, by
    * {@link sharedNowMs}: the call counts as a heartbeat.
+   * @param insists false: a call without an answer fails, and is not repeated. Default true
    * @throws {PgQueueError} `node_id_in_use`; the reason of `signal` when it aborts
    */
-  readonly register: (signal: AbortSignal) => Promise<number>;
+  readonly register: (signal: AbortSignal, insists?: boolean) => Promise<number>;
   /** Records that others have ended this incarnation. False: that was known already. */
   readonly noteEnded: (incarnation: string) => boolean;
   /** Ends the incarnation in order: the leases that it still holds are released, uncounted. */
@@ -28,10 +29,11 @@ export interface Registration {
 export function createRegistration(database: Target, settings: NodeSettings): Registration {
   const { node, observe } = settings;
   let current: string | undefined;
+  // The same for each call until one is accepted, so that a call whose reply was lost is accepted again.
+  let next = randomUUID();
 
-  const register: Registration['register'] = async (signal) => {
-    // The same for each call, so that a call whose reply was lost is accepted again.
-    const incarnation = randomUUID();
+  const register: Registration['register'] = async (signal, insists = true) => {
+    const incarnation = next;
     let seen: string | null = null;
     let sentAt: number;
     for (let failures = 0; ;) {
@@ -46,7 +48,7 @@ export function createRegistration(database: Target, settings: NodeSettings): Re
         failures = 0;
         pauseMs = Math.max(25, answer.otherHeartbeatMs / 2);
       } catch (error) {
-        if (!isTransient(error)) throw error;
+        if (!insists || !isTransient(error)) throw error;
         failures += 1;
         pauseMs = retryPauseMs(failures);
         observe({ type: 'database.error', during: 'register', error, retryMs: pauseMs });
@@ -54,6 +56,7 @@ export function createRegistration(database: Target, settings: NodeSettings): Re
       await delay(pauseMs, undefined, { signal });
     }
     current = incarnation;
+    next = randomUUID();
     observe({ type: 'node.registered', node, incarnation });
     return sentAt;
   };

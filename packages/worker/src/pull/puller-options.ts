@@ -63,6 +63,19 @@ const pullerShape: Shape<PullerOptions> = {
   slots: optional(aNumber({ min: 1, max: 100_000, whole: true })),
 };
 
+const claimShape = {
+  max: optional(aNumber({ min: 1, whole: true })),
+  waitMs: optional(aNumber({ min: 0, max: 86_400_000 })),
+};
+
+/**
+ * Checks what a claim was given.
+ * @throws {PgQueueError} `configuration`
+ */
+export function checkClaim(wanted: { readonly max?: number; readonly waitMs?: number } = {}): void {
+  throwProblems('configuration', 'puller.claim', optionProblems(wanted, claimShape));
+}
+
 /**
  * Returns the settings of a puller.
  * @throws {PgQueueError} `configuration`, with everything that is wrong at once

@@ -1,4 +1,4 @@
-import type { Codec, Duration } from '@pgqueue/core';
+import type { Codec, Duration, Observer } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
 import {
   backoffOf,
@@ -32,7 +32,7 @@ import { createDecoder } from './decoder.ts';
 import type { PulledJob } from './pulled-lease.ts';
 import { PulledLease } from './pulled-lease.ts';
 import type { PullerOptions } from './puller-options.ts';
-import { pullerSettings } from './puller-options.ts';
+import { checkClaim, pullerSettings } from './puller-options.ts';
 import type { AskedJobs, AskedPuller, Jobs, Pulled, Puller } from './verbs.ts';
 import type { NodeSettings } from '../node-options.ts';
 import { connectionOptions } from '../node-options.ts';
@@ -64,6 +64,7 @@ class PullerNode implements Puller {
   readonly #lowWater = createLowWater();
   readonly #bell = createBell();
   readonly #codec: Codec | undefined;
+  readonly #observe: Observer;
   readonly #decode: ReturnType<typeof createDecoder>;
   #asked = 0;
   #started: Promise<void> | undefined;
@@ -74,10 +75,12 @@ class PullerNode implements Puller {
     this.#slots = settings.slots;
     this.node = settings.node;
     this.#codec = settings.codec;
+    this.#observe = settings.observe;
     this.#membership = createMembership({
       settings,
       databaseOptions: connectionOptions(options),
       holding: this.#leases,
+      insists: false,
       onWork: (released) => {
         if (released) this.#lowWater.drop();
         this.#bell.ring();
@@ -95,26 +98,29 @@ class PullerNode implements Puller {
     return this.#leases.size;
   }
 
-  async claim({ max = 1, waitMs = 0 }: { readonly max?: number; readonly waitMs?: number } = {}): Promise<
-    readonly PulledJob[]
-  > {
-    await this.#start();
+  async claim(
+    wanted: { readonly max?: number; readonly waitMs?: number } = {},
+  ): Promise<readonly PulledJob[]> {
+    checkClaim(wanted);
+    const { max = 1, waitMs = 0 } = wanted;
     const deadline = performance.now() + waitMs;
     const pace = createPace();
     for (let failures = 0; ;) {
-      this.#check();
-      const nowMs = performance.now();
       let pauseMs: number;
       try {
+        await this.#start();
+        const nowMs = performance.now();
         const { jobs } = await this.#ask(max);
         if (jobs.length > 0) return jobs;
         failures = 0;
         pauseMs = pace.next({ got: 0, asked: max, nowMs, hearing: this.#membership.hearing() });
       } catch (error) {
+        this.#check();
         const ended = error instanceof PgQueueError && error.code === 'node_ended';
         if (!ended && (!isTransient(error) || performance.now() >= deadline)) throw error;
         failures += 1;
         pauseMs = retryPauseMs(failures);
+        if (!ended) this.#observe({ type: 'database.error', during: 'claim', error, retryMs: pauseMs });
       }
       const leftMs = deadline - performance.now();
       if (leftMs <= 0) return [];
@@ -197,14 +203,12 @@ class PullerNode implements Puller {
   }
 
   async #start(): Promise<void> {
-    if (this.#closed !== undefined) throw closed(this.node);
-    this.#started ??= this.#membership.start();
-    try {
-      await this.#started;
-    } catch (error) {
-      this.#started = undefined; // the next claim tries again
+    this.#check();
+    this.#started ??= this.#membership.start().catch((error: unknown) => {
+      this.#started = undefined; // the next try starts it anew
       throw error;
-    }
+    });
+    await this.#started;
   }
 
   async #ask(max: number): Promise<AskedJobs> {
@@ -304,7 +308,6 @@ class PullerNode implements Puller {
     for (const lease of this.#leases) lease.abort('shutdown');
     this.#bell.ring();
     this.#membership.drain();
-    await this.#started?.catch(() => {});
     await this.#hints.stop();
     await this.#membership.leave();
     this.#leases.clear();

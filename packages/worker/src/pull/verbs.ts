@@ -23,8 +23,9 @@ export interface Puller {
   readonly held: number;
   /**
    * Leases up to `max` jobs (default 1; a bundle that the puller takes whole counts as one), and waits up to
-   * `waitMs` (default 0) for the first. The first call registers the node.
-   * @throws {PgQueueError} `schema_version`, `node_id_in_use`
+   * `waitMs` (default 0, up to 86,400,000) for the first; a statement under way is waited for. The first call
+   * registers the node. A database that cannot be reached is tried again until then, and its error is thrown.
+   * @throws {PgQueueError} `configuration`, `schema_version`, `node_id_in_use`; `node_ended`: it was closed
    */
   claim(wanted?: { readonly max?: number; readonly waitMs?: number }): Promise<readonly PulledJob[]>;
   /**
