@@ -109,6 +109,16 @@ describe('explain', () => {
     expect(explain(limited, snapshot, limited.initial, 'job-3')).toEqual({ holds: [], ahead: 1 });
   });
 
+  test('counts jobs that a plan dispatched once they are in flight', () => {
+    const [first, second] = [job(2, { key: 'acme' }), job(3, { key: 'acme' })];
+    const before = see([first, second]);
+    const plan = limited.plan(before, limited.initial);
+    expect([ids(plan), plan.held]).toEqual(['job-2', { default: { tenant: 1 } }]);
+    expect(explain(limited, before, plan.state, 'job-3')).toEqual({ holds: [], ahead: 1 });
+    const after = see([second], { inFlight: [ready(first)] });
+    expect(explain(limited, after, plan.state, 'job-3').holds.map(({ gate: name }) => name)).toEqual(['tenant']);
+  });
+
   test('refuses a job that does not wait, and a policy that explains nothing', () => {
     expect(() => explain(limited, snapshot, limited.initial, 'job-1')).toThrow(
       expect.objectContaining({ code: 'not_found', message: 'no job job-1 waits in this snapshot' }),

@@ -100,7 +100,8 @@ export function restored(policy: Policy, state: PolicyState, savedMs = 0): Polic
 }
 
 /**
- * Asks a policy about a waiting job: which gates hold it, and how many jobs would go before it.
+ * Asks a policy about a waiting job: which gates hold it, and how many jobs would go before it. Jobs that a plan of this
+ * snapshot dispatches are not in flight in it: give a snapshot in which they are, to see what they hold.
  * @param state state after a plan, or `policy.initial`
  * @param id of a job that waits in the snapshot, such as `job-1`
  * @throws {PgQueueError} `not_found` if no such job waits; `configuration` if the policy has no `explain`
