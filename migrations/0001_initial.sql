@@ -1014,14 +1014,14 @@ $$;
 
 -- Refuses stricter isolation levels than READ COMMITTED. Several functions decide by rows that other sessions
 -- committed while they waited for a lock, and only READ COMMITTED shows those rows to a later statement of
--- the same transaction. At a stricter level cancel left a work item without its job.
-create function assert_read_committed() returns void
+-- the same transaction. At a stricter level cancel left a work item without its job. p_what: what was to be done.
+create function assert_read_committed(p_what text) returns void
   language plpgsql stable
   set search_path from current
 as $$
 begin
   if current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
-    raise exception 'this can''t be done in a transaction that is %', current_setting('transaction_isolation')
+    raise exception '% needs a transaction that is read committed, and this one is %', p_what, current_setting('transaction_isolation')
       using errcode = '25001', hint = 'Begin it with: begin isolation level read committed.';
   end if;
 end
@@ -1067,7 +1067,7 @@ create function lock_unique_keys(p_jobs jsonb) returns void
   set search_path from current
 as $$
 begin
-  perform assert_read_committed();
+  perform assert_read_committed('an enqueue that replaces, debounces or supersedes');
   perform pg_advisory_xact_lock(b.bucket) from (
     select distinct hashtextextended(current_schema() || ':unique', abs(hashtext(x.task || ':' || x.unique_key) % 1024)) as bucket
     from jsonb_to_recordset(p_jobs) as x (task text, unique_key text, mode text)
@@ -1329,7 +1329,7 @@ declare
   v_ended jsonb;
 begin
   perform assert_leader(p_leader, p_epoch);
-  perform assert_read_committed();
+  perform assert_read_committed('the leader');
   select max(t.n) + 1, count(*), array_agg(distinct t.flow) into v_next, v_taken, v_asked
   from (select t.n, t.flow from flow_tally t where t.n >= (p_read ->> 'from')::bigint order by t.n limit v_max) t;
   for v_late in select f.id from flow f where f.ended is null and f.stopping is null and f.deadline <= v_now order by f.deadline limit 100 loop
@@ -1458,7 +1458,7 @@ declare
   v_state text;
   v_verdict text;
 begin
-  perform assert_read_committed();
+  perform assert_read_committed('a wait for a flow');
   if not fits(p_memo, 393216) then
     raise exception 'what a job keeps of its steps, with its checkpoint, is at most 256 KiB, nested 500 levels deep' using errcode = '22023',
       hint = 'Return less from ctx.step: a reference in place of data.';
@@ -1837,7 +1837,7 @@ create function cancel_flow(p_flow uuid, p_reason text default 'cancelled by an 
   set enable_mergejoin = off
 as $$
 begin
-  perform assert_read_committed();
+  perform assert_read_committed('the cancellation of a flow');
   if stop_flow(p_flow, left(p_reason, 2000)) then
     perform pg_notify(current_schema() || ':flow', '');
     return 'cancelling';
@@ -1896,7 +1896,7 @@ declare
   v_back integer := 0;
   v_lost integer := 0;
 begin
-  perform assert_read_committed();
+  perform assert_read_committed('a retry of a flow');
   select f.* into v_flow from flow f where f.id = p_flow for update;
   if not found or (p_step is not null and not exists (select from flow_step s where s.flow = p_flow and s.name = p_step)) then
     return query select 'unknown', 0, 0;
@@ -3053,7 +3053,7 @@ as $$
 declare
   v_move key_move;
 begin
-  perform assert_read_committed();
+  perform assert_read_committed('a move of keys');
   perform commit_durably();
   select m.* into v_move from key_move m
   where m.key = p_key and m.side = p_side and m.version = p_version and m.opened is null for update;
@@ -4045,7 +4045,7 @@ create function recall(p_ids uuid[]) returns uuid[]
   set enable_seqscan = off
 as $$
 begin
-  perform assert_read_committed();
+  perform assert_read_committed('a change of waiting jobs');
   perform from queue q where q.id = any (p_ids) order by q.id for update;
   perform spread(p_ids);
   delete from work_queue
@@ -4234,7 +4234,7 @@ declare
   v_from uuid;
   v_to uuid;
 begin
-  perform assert_read_committed();
+  perform assert_read_committed('a request with an idempotency key');
   if substr(v_head, 15, 1) is distinct from '8' then
     raise exception 'ids of a request are UUIDs of version 8' using errcode = '22023';
   end if;

@@ -134,13 +134,16 @@ describe('stricter isolation than READ COMMITTED', () => {
     '%s is refused where an old snapshot would hide a work item',
     async (level) => {
       const id = await ground.insert({ unique_key: 'u' });
-      for (const call of [
-        unique({}),
-        `select * from pgqueue.cancel(array['${id}']::uuid[])`,
-        `select pgqueue.amend(array['${id}']::uuid[], 1)`,
-      ]) {
+      for (const [what, call] of [
+        ['an enqueue that replaces, debounces or supersedes', unique({})],
+        ['a change of waiting jobs', `select * from pgqueue.cancel(array['${id}']::uuid[])`],
+        ['a change of waiting jobs', `select pgqueue.amend(array['${id}']::uuid[], 1)`],
+      ] as const) {
         await first.sql(`begin isolation level ${level}`);
-        await expect(first.sql(call)).rejects.toMatchObject({ code: '25001' });
+        await expect(first.sql(call)).rejects.toMatchObject({
+          code: '25001',
+          message: `${what} needs a transaction that is read committed, and this one is ${level}`,
+        });
         await first.sql('rollback');
       }
       await first.sql(`begin isolation level ${level}`);

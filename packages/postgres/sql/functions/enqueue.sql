@@ -1,13 +1,13 @@
 -- Refuses stricter isolation levels than READ COMMITTED. Several functions decide by rows that other sessions
 -- committed while they waited for a lock, and only READ COMMITTED shows those rows to a later statement of
--- the same transaction. At a stricter level cancel left a work item without its job.
-create function assert_read_committed() returns void
+-- the same transaction. At a stricter level cancel left a work item without its job. p_what: what was to be done.
+create function assert_read_committed(p_what text) returns void
   language plpgsql stable
   set search_path from current
 as $$
 begin
   if current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
-    raise exception 'this can''t be done in a transaction that is %', current_setting('transaction_isolation')
+    raise exception '% needs a transaction that is read committed, and this one is %', p_what, current_setting('transaction_isolation')
       using errcode = '25001', hint = 'Begin it with: begin isolation level read committed.';
   end if;
 end
@@ -53,7 +53,7 @@ create function lock_unique_keys(p_jobs jsonb) returns void
   set search_path from current
 as $$
 begin
-  perform assert_read_committed();
+  perform assert_read_committed('an enqueue that replaces, debounces or supersedes');
   perform pg_advisory_xact_lock(b.bucket) from (
     select distinct hashtextextended(current_schema() || ':unique', abs(hashtext(x.task || ':' || x.unique_key) % 1024)) as bucket
     from jsonb_to_recordset(p_jobs) as x (task text, unique_key text, mode text)

@@ -11,7 +11,7 @@ create function recall(p_ids uuid[]) returns uuid[]
   set enable_seqscan = off
 as $$
 begin
-  perform assert_read_committed();
+  perform assert_read_committed('a change of waiting jobs');
   perform from queue q where q.id = any (p_ids) order by q.id for update;
   perform spread(p_ids);
   delete from work_queue

@@ -16,7 +16,7 @@ declare
   v_from uuid;
   v_to uuid;
 begin
-  perform assert_read_committed();
+  perform assert_read_committed('a request with an idempotency key');
   if substr(v_head, 15, 1) is distinct from '8' then
     raise exception 'ids of a request are UUIDs of version 8' using errcode = '22023';
   end if;

@@ -22,7 +22,7 @@ declare
   v_state text;
   v_verdict text;
 begin
-  perform assert_read_committed();
+  perform assert_read_committed('a wait for a flow');
   if not fits(p_memo, 393216) then
     raise exception 'what a job keeps of its steps, with its checkpoint, is at most 256 KiB, nested 500 levels deep' using errcode = '22023',
       hint = 'Return less from ctx.step: a reference in place of data.';

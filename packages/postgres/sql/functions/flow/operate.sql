@@ -46,7 +46,7 @@ create function cancel_flow(p_flow uuid, p_reason text default 'cancelled by an 
   set enable_mergejoin = off
 as $$
 begin
-  perform assert_read_committed();
+  perform assert_read_committed('the cancellation of a flow');
   if stop_flow(p_flow, left(p_reason, 2000)) then
     perform pg_notify(current_schema() || ':flow', '');
     return 'cancelling';
@@ -105,7 +105,7 @@ declare
   v_back integer := 0;
   v_lost integer := 0;
 begin
-  perform assert_read_committed();
+  perform assert_read_committed('a retry of a flow');
   select f.* into v_flow from flow f where f.id = p_flow for update;
   if not found or (p_step is not null and not exists (select from flow_step s where s.flow = p_flow and s.name = p_step)) then
     return query select 'unknown', 0, 0;

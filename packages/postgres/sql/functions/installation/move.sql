@@ -23,7 +23,7 @@ as $$
 declare
   v_move key_move;
 begin
-  perform assert_read_committed();
+  perform assert_read_committed('a move of keys');
   perform commit_durably();
   select m.* into v_move from key_move m
   where m.key = p_key and m.side = p_side and m.version = p_version and m.opened is null for update;
