@@ -195,7 +195,7 @@ describe('changing', () => {
     }
     const cancelled = await pgqueue('jobs', 'cancel', done, missing);
     expect(cancelled.stdout).toBe(
-      `${done}  missing: it has ended: cancelled\n${missing}  missing: ${none}\n`,
+      `${done}  unchanged: it has ended: cancelled\n${missing}  missing: ${none}\n`,
     );
   });
 
@@ -214,6 +214,8 @@ describe('changing', () => {
       stdout: '2 jobs redriven\n',
       stderr: '',
     });
+    const again = await die({ queue: 'a' });
+    expect((await pgqueue('dead', 'retry', again)).stdout).toBe('1 job redriven\n');
     const purged = await pgqueue('dead', 'purge', '--all', '--json');
     expect(JSON.parse(purged.stdout)).toEqual({ purged: 1, skipped: 0, total: 1 });
     expect((await pgqueue('dead', 'list')).stdout).toBe('no dead letters\n');

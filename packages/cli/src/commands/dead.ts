@@ -31,7 +31,7 @@ export function addDead(program: Command): void {
     done: 'redriven',
     does: 'Puts dead jobs back into their queues with fresh limits, oldest deaths first. Works in chunks, so an interrupted command can be repeated.',
     work: (operator) => operator.dead.redrive,
-  });
+  }).alias('retry');
   addBulk(dead, {
     name: 'purge',
     done: 'purged',
@@ -41,6 +41,7 @@ export function addDead(program: Command): void {
   addRewrap(dead);
   examples(dead, [
     ['dead list', 'the newest dead letters, with reasons'],
+    ['jobs show 0198a3c2-…', 'one of them, with its payload and errors'],
     ['dead redrive --task send-email', 'after a fix was deployed'],
   ]);
 }
@@ -109,7 +110,7 @@ interface Bulk {
   readonly work: (operator: Operator) => Operator['dead']['redrive'];
 }
 
-function addBulk(dead: Command, { name, done, does, work }: Bulk): void {
+function addBulk(dead: Command, { name, done, does, work }: Bulk): Command {
   const command = withFilter(dead.command(name))
     .description(does)
     .addArgument(new Argument('[job...]', 'ids; else give a filter, or --all').argParser(uuids))
@@ -135,6 +136,7 @@ function addBulk(dead: Command, { name, done, does, work }: Bulk): void {
     [`dead ${name} --queue mail --task send-email`, 'all that the filter finds'],
     [`dead ${name} --all`, 'all of them; progress is shown on a terminal'],
   ]);
+  return command;
 }
 
 function addRewrap(dead: Command): void {

@@ -307,7 +307,8 @@ function sayVerdicts(
     verdicts
       .map(({ id, verdict, status }) => {
         const why = status === undefined ? '' : `: ${whyNot(verb, verdict, status)}`;
-        return `${id}  ${verdict}${why}`;
+        const hasEnded = verdict === 'missing' && typeof status === 'string'; // a job that is there is not missing
+        return `${id}  ${hasEnded ? 'unchanged' : verdict}${why}`;
       })
       .join('\n'),
   );
