@@ -2081,6 +2081,23 @@ as $$
   order by r.job limit p_max
 $$;
 
+-- Lists results of a step by its name (flow_results). Without any there is a row that has not ended; no row: there is no
+-- such step. Who knows a flow's id may read its results, as those of a job.
+create function step_results(p_flow uuid, p_step text, p_after uuid default null, p_max integer default 1000)
+  returns table (job uuid, outcome text, result jsonb, task text, ended boolean)
+  language sql stable security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+  select r.job, r.outcome, r.result, r.task, r.job is not null
+  from flow_step s left join lateral flow_results(s.flow, s.step, p_after, p_max) r on true
+  where s.flow = p_flow and s.name = p_step
+  order by r.job
+$$;
+
 -- Lists the steps that the step of a running job waited for, for the holder of its token.
 create function needs_of(p_id uuid, p_token uuid)
   returns table (name text, step integer, condition text, outcome text, done integer, failed integer, other integer)

@@ -49,7 +49,7 @@ export {
 } from '@pgqueue/core';
 export type { EncryptedOptions, EncryptionKey, Operator, PgQueryable } from '@pgqueue/postgres';
 export { blind, encrypted } from '@pgqueue/postgres';
-export type { Enqueuer, FlowEnd, FlowRun, FlowStarter, ResultOptions } from '@pgqueue/producer';
+export type { Enqueuer, FlowEnd, FlowHandle, FlowRun, FlowStarter, ResultOptions } from '@pgqueue/producer';
 export { maintenanceWindow } from '@pgqueue/scheduler';
 export type { Around, AroundJob, CalledJob, ExecutableOptions, WorkerLogger } from '@pgqueue/worker';
 export { executable, stopOnSignals, Suspended } from '@pgqueue/worker';

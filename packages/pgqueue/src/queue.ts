@@ -73,6 +73,8 @@ export interface Queue extends Enqueuer {
   readonly with: (tx: Executor | PgQueryable) => Enqueuer & FlowStarter;
   /** Starts a flow: see `Producer.start`. */
   readonly startFlow: FlowStarter['start'];
+  /** A flow by its id: see `Producer.flow`. */
+  readonly flow: Producer['flow'];
   /** Gives a signal of a flow its value: see `Producer.signal`. */
   readonly signal: FlowStarter['signal'];
   /** Gives a job the value of a signal that its handler waits for: see `Producer.signalJob`. */

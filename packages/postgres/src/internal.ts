@@ -83,7 +83,7 @@ export {
   sqlState,
   wasRolledBack,
 } from './connection/pg-errors.ts';
-export { flowStates } from './reads/flows.ts';
+export { flowStates, listResults } from './reads/flows.ts';
 export { listKeys, readNumbers } from './reads/numbers.ts';
 export { readTraces } from './reads/traces.ts';
 export { peekJobs, queueLength, scanJobs } from './reads/waiting.ts';

@@ -1,9 +1,11 @@
+import type { Codec } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
-import { unreachable } from '@pgqueue/core/internal';
+import { aText, flowLimits, throwProblems, unreachable, valueProblems } from '@pgqueue/core/internal';
+import type { StepResult } from '@pgqueue/postgres';
 import type { FlowState, HearingParts, Waited } from '@pgqueue/postgres/internal';
-import { createFlowWaits } from '@pgqueue/postgres/internal';
+import { createFlowWaits, listResults } from '@pgqueue/postgres/internal';
 import type { ResultOptions } from './results.ts';
-import { waitMs } from './results.ts';
+import { idOf, waitMs } from './results.ts';
 import { noDatabase } from './writing.ts';
 
 /** End of a flow. */
@@ -13,24 +15,87 @@ export interface FlowEnd {
   readonly reason: string | null;
 }
 
-/** Waits for ends of flows. Made by {@link createFlowEnds}. */
+/** A flow, known by its id: what `producer.flow` returns. */
+export interface FlowHandle {
+  readonly id: string;
+  /**
+   * Resolves when the flow has ended. Asks the database, after 25 ms at first, and then ever less often, down to once a second. Await
+   * it after the commit of a transaction that started the flow.
+   * @throws {PgQueueError} `result_timeout`; `not_found`: there is no such flow, or it ended more than seven days ago; `closed`;
+   * `configuration`
+   */
+  ended(options?: ResultOptions): Promise<FlowEnd>;
+  /**
+   * Reads how a step's jobs have ended so far, in the order of job ids, a page at a time: those with a result, and those that are not
+   * done. Of a signal: its value.
+   * @throws {PgQueueError} `not_found`: there is no such flow or step, or the flow ended more than seven days ago; `closed`;
+   * `key_missing`, `undecodable`: a result is encrypted, and can't be decrypted here; `configuration`
+   */
+  results(step: string): AsyncIterable<StepResult>;
+}
+
+/** Waits for ends of flows, and reads their results. Made by {@link createFlowEnds}. */
 export interface FlowEnds {
-  readonly ended: (flowId: string, options?: ResultOptions) => Promise<FlowEnd>;
+  /** @param id in the form in which the database returns it */
+  readonly handle: (id: string) => FlowHandle;
+  /** `producer.flow`. */
+  readonly flow: (id: string) => FlowHandle;
   /** Rejects all waits. */
   readonly stop: () => Promise<void>;
 }
 
+/** Most results that are read at once: each has up to 1 MiB. */
+const pageMax = 100;
+
 /** Creates the waits for flows of one producer. `parts` undefined: it has no database of its own. */
-export function createFlowEnds(parts: HearingParts | undefined): FlowEnds {
+export function createFlowEnds(parts: HearingParts | undefined, codec: Codec | undefined): FlowEnds {
   const waits = parts && createFlowWaits(parts);
-  return {
-    ended: async (flowId, options = {}) => {
-      const timeoutMs = waitMs('run.ended', options);
+  const closed = (): PgQueueError =>
+    new PgQueueError('closed', 'this producer was closed: it awaits no flows');
+  let isClosed = false;
+
+  async function* results(flow: string, step: string): AsyncGenerator<StepResult> {
+    throwProblems('configuration', 'flow.results', valueProblems(stepName, step, 'step'));
+    if (parts === undefined) throw noDatabase('await flows');
+    let after: string | undefined;
+    do {
+      if (isClosed) throw closed();
+      await parts.verify();
+      const bounds = { flow, step, limit: pageMax, codec, ...(after === undefined ? {} : { after }) };
+      const page = await listResults(parts.database, bounds);
+      if (page === undefined) throw stepNotFound(flow, step);
+      yield* page.items;
+      after = page.next ?? undefined;
+    } while (after !== undefined);
+  }
+
+  const handle = (id: string): FlowHandle => ({
+    id,
+    ended: async (options = {}) => {
+      const timeoutMs = waitMs('flow.ended', options);
       if (waits === undefined) throw noDatabase('await flows');
-      return endOf(await waits.wait(flowId, timeoutMs), flowId, timeoutMs);
+      return endOf(await waits.wait(id, timeoutMs), id, timeoutMs);
     },
-    stop: async () => waits?.stop(new PgQueueError('closed', 'this producer was closed: it awaits no flows')),
+    results: (step) => results(id, step),
+  });
+  return {
+    handle,
+    flow: (id) => handle(idOf('producer.flow', 'the id of a flow, a UUID', id)),
+    stop: async () => {
+      isClosed = true;
+      await waits?.stop(closed());
+    },
   };
+}
+
+const stepName = aText({ max: flowLimits.nameLengthMax });
+
+function stepNotFound(flow: string, step: string): PgQueueError {
+  return new PgQueueError(
+    'not_found',
+    `there is no flow ${flow} with a step ${JSON.stringify(step)}: it has no such step, its start has not committed, or it ended more than seven days ago`,
+    { data: { flow, step } },
+  );
 }
 
 /** Returns the end of a flow, or throws an error that says how its wait ended. */

@@ -3,8 +3,7 @@ import type { FlowRow } from '@pgqueue/core/internal';
 import { PgQueueError } from '@pgqueue/core';
 import { encodedFlow, encodedSignal, toFlowRow, toSignalValue } from '@pgqueue/core/internal';
 import type { FlowStarted } from '@pgqueue/postgres/internal';
-import type { FlowEnd, FlowEnds } from './flow-ends.ts';
-import type { ResultOptions } from './results.ts';
+import type { FlowEnds, FlowHandle } from './flow-ends.ts';
 import { signalFlowId } from '@pgqueue/postgres/internal';
 import { sendingOf, traceSend } from '@pgqueue/telemetry/internal';
 import type { EnqueuerParts } from './enqueuer.ts';
@@ -13,20 +12,12 @@ import { carriedBy, sourceTrace } from './rows.ts';
 import type { WritePath } from './writing.ts';
 
 /** One run of a flow. */
-export interface FlowRun {
-  readonly id: string;
+export interface FlowRun extends FlowHandle {
   /**
    * `repeated`: a flow with this id was started before. `kept`: an open flow has the unique key, and `id` is
    * the id of that one.
    */
   readonly outcome: 'started' | 'repeated' | 'kept';
-  /**
-   * Resolves when the flow has ended. Asks the database, after 25 ms at first, and then ever less often, down to once a second. Await
-   * it after the commit of a transaction that started the flow.
-   * @throws {PgQueueError} `result_timeout`; `not_found`: there is no such flow, or it ended more than seven days ago; `closed`;
-   * `configuration`
-   */
-  ended(options?: ResultOptions): Promise<FlowEnd>;
 }
 
 /** Starts flows, and gives their signals. */
@@ -67,11 +58,11 @@ export interface FlowStarter {
 /** Parts of {@link createFlowStarter}. */
 export interface FlowParts extends Omit<EnqueuerParts, 'write'> {
   readonly writing: WritePath;
-  readonly ended: FlowEnds['ended'];
+  readonly handle: FlowEnds['handle'];
 }
 
 /** Checks flows, starts them, and tells of them. */
-export function createFlowStarter({ writing, ended, ...parts }: FlowParts): FlowStarter {
+export function createFlowStarter({ writing, handle, ...parts }: FlowParts): FlowStarter {
   const { ids, underWay, codec } = parts;
 
   const send = async <Result>(write: () => Promise<Result>): Promise<Result> => {
@@ -109,7 +100,7 @@ export function createFlowStarter({ writing, ended, ...parts }: FlowParts): Flow
       if (anew === true) plain = await make();
       const row = encodedFlow(codec, plain);
       const { id, outcome } = await started(carriedBy(row, sourceTrace(parts.trace)));
-      return { id, outcome, ended: (given) => ended(id, given) };
+      return { ...handle(id), outcome };
     },
     signal: async (flowId, step, value, by) => {
       const text = encodedSignal(codec, await toSignalValue({ flowId, step, value, by }), {

@@ -19,6 +19,7 @@ import {
 import { createMetrics } from '@pgqueue/telemetry';
 import type { Enqueuer } from './enqueuer.ts';
 import { createEnqueuer } from './enqueuer.ts';
+import type { FlowHandle } from './flow-ends.ts';
 import { createFlowEnds } from './flow-ends.ts';
 import { createIds } from './ids.ts';
 import type { FlowStarter } from './flows.ts';
@@ -73,6 +74,11 @@ export interface Producer extends Enqueuer, FlowStarter {
    * and its result could not be stored; `key_missing`, `undecodable`: the result is encrypted, and can't be decrypted here; `closed`: the producer was closed meanwhile; `configuration`, before any I/O
    */
   result<Result = unknown>(job: string | Enqueued<Result>, options?: ResultOptions): Promise<Result>;
+  /**
+   * A flow by its id, such as one that another process started: awaits its end, and reads its results. Asks nothing yet.
+   * @throws {PgQueueError} `configuration`: the id is no UUID
+   */
+  flow(id: string): FlowHandle;
   /**
    * Waits for enqueues under way, then ends the pool, unless it was given. Waits for results reject with `closed`. May be called
    * again.
@@ -146,10 +152,10 @@ function makeProducer(options: ProducerOptions, versions?: KeyVersions): Produce
     verify: async () => verify(database),
   };
   const results = createResults(waiting, codec);
-  const ends = createFlowEnds(waiting);
+  const ends = createFlowEnds(waiting, codec);
   const producing = (writing: WritePath): Enqueuer & FlowStarter => ({
     ...createEnqueuer({ ...common, write: writing.write, check: writing.check }),
-    ...createFlowStarter({ ...common, writing, check: writing.check, ended: ends.ended }),
+    ...createFlowStarter({ ...common, writing, check: writing.check, handle: ends.handle }),
   });
 
   const close = async (): Promise<void> => {
@@ -169,6 +175,7 @@ function makeProducer(options: ProducerOptions, versions?: KeyVersions): Produce
     ),
     with: (tx) => producing(writingWithin({ ...toExecutor(tx), schema }, { verify, hint: lateHints?.send })),
     result: results.result,
+    flow: ends.flow,
     close: () => (closing ??= close()),
   };
 }

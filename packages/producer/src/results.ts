@@ -36,7 +36,7 @@ export function createResults(parts: HearingParts | undefined, codec: Codec | un
   return {
     result: async <Result>(job: string | Enqueued<Result>, options: ResultOptions = {}) => {
       const timeoutMs = waitMs('producer.result', options);
-      const id = idOf(job);
+      const id = idOf('producer.result', 'the id of a job, a UUID, or what an enqueue returned', job);
       if (waits === undefined) throw noDatabase('await results');
       return resultOf(await waits.wait(id, timeoutMs), { id, timeoutMs, codec }) as Result;
     },
@@ -133,13 +133,14 @@ function vanished(id: string): PgQueueError {
   );
 }
 
-/** Returns the id of a job in the form in which the database returns it. */
-function idOf(job: unknown): string {
-  const id: unknown = typeof job === 'object' && job !== null ? (job as { readonly id?: unknown }).id : job;
+/**
+ * Returns an id in the form in which the database returns it.
+ * @param given the id, or an object that has it
+ */
+export function idOf(call: string, takes: string, given: unknown): string {
+  const id: unknown =
+    typeof given === 'object' && given !== null ? (given as { readonly id?: unknown }).id : given;
   if (typeof id === 'string' && isUuid(id)) return id.toLowerCase();
   const got = typeof id === 'string' ? JSON.stringify(id) : typeof id;
-  throw new PgQueueError(
-    'configuration',
-    `producer.result takes the id of a job, a UUID, or what an enqueue returned, not ${got}`,
-  );
+  throw new PgQueueError('configuration', `${call} takes ${takes}, not ${got}`);
 }

@@ -116,7 +116,9 @@ describe('explain', () => {
     expect([ids(plan), plan.held]).toEqual(['job-2', { default: { tenant: 1 } }]);
     expect(explain(limited, before, plan.state, 'job-3')).toEqual({ holds: [], ahead: 1 });
     const after = see([second], { inFlight: [ready(first)] });
-    expect(explain(limited, after, plan.state, 'job-3').holds.map(({ gate: name }) => name)).toEqual(['tenant']);
+    expect(explain(limited, after, plan.state, 'job-3').holds.map(({ gate: name }) => name)).toEqual([
+      'tenant',
+    ]);
   });
 
   test('refuses a job that does not wait, and a policy that explains nothing', () => {

@@ -12,6 +12,7 @@ import { z } from 'zod';
 import { startCutProxy } from '../../support/cut-proxy.ts';
 import { useDatabase } from '../../support/database.ts';
 import { emptying, flowTables } from '../../support/empty.ts';
+import { listed } from '../../support/isolated/listed.ts';
 import { until } from '../../support/until.ts';
 
 const fetchPage = defineTask({ name: 'fetch-page', payload: z.object({ url: z.string() }) });
@@ -311,14 +312,23 @@ describe('run.ended', () => {
       ],
     });
     await Promise.all([scheduler.start(), worker.start()]);
+    const id = randomUUID();
     await withProducer({ connectionString: own.url }, async (producer) => {
-      const run = await producer.start(counting);
+      const run = await producer.start(counting, { id });
       await expect(run.ended({ timeout: 0 })).rejects.toMatchObject({ code: 'result_timeout' });
       await expect.poll(() => ran).toContain('sum');
       await producer.signal(run.id, 'ok', { by: 'ada' }, approval);
       expect(await run.ended({ timeout: '60s' })).toEqual({ outcome: 'done', reason: null });
       expect(ran.toSorted()).toEqual(['a', 'b"\\', 'sum', 'x', 'ü🦆']);
       expect(ran.at(-1)).toBe('x');
+    });
+    await withProducer({ connectionString: own.url }, async (producer) => {
+      const again = producer.flow(id.toUpperCase()); // as another process would, which knows no more
+      expect(await again.ended()).toEqual({ outcome: 'done', reason: null });
+      expect(await listed(again.results('ok'))).toEqual([
+        { job: null, outcome: 'done', result: { by: 'ada' } },
+      ]);
+      await expect(listed(again.results('nobody'))).rejects.toMatchObject({ code: 'not_found' });
     });
     await Promise.all([scheduler.stop(), worker.stop()]);
   });

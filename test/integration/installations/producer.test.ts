@@ -4,6 +4,7 @@ import type { RouterProducer } from '@pgqueue/router';
 import { createRouter, homeOf } from '@pgqueue/router';
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
+import { listed } from '../../support/isolated/listed.ts';
 import { nth, useSeveral, waitingIn } from './support.ts';
 
 const task = defineTask({ name: 'hello', payload: z.object({ n: z.number() }) });
@@ -74,7 +75,12 @@ describe('three installations', () => {
     expect(installationOf(run.id)).toBe(2);
     expect(await waitingIn(several)).toEqual([0, 3, 0]);
     expect(await producer().signal(run.id, 'go', null)).toBe('signalled');
-    await expect(run.ended({ timeout: 0 })).rejects.toMatchObject({ code: 'result_timeout' });
+    for (const found of [run, producer().flow(run.id)]) {
+      await expect(found.ended({ timeout: 0 })).rejects.toMatchObject({ code: 'result_timeout' });
+      expect(await listed(found.results('go'))).toEqual([{ job: null, outcome: 'done', result: null }]);
+      await expect(listed(found.results('gone'))).rejects.toMatchObject({ code: 'not_found' });
+    }
+    expect(() => producer().flow('x')).toThrow('producer.flow takes the id of a flow, a UUID, not "x"');
     await expect(producer().signal('0198a3c2-0000-7000-8000-000000000009', 'go', null)).rejects.toMatchObject(
       {
         code: 'not_found',

@@ -22,6 +22,7 @@ const statements: Readonly<Record<string, string>> = {
   own_results: `select * from pgqueue.own_results(${someJob}, gen_random_uuid(), ${aFlow}, 0)`,
   needs_of: `select * from pgqueue.needs_of(${someJob}, gen_random_uuid())`,
   need_results: `select * from pgqueue.need_results(${someJob}, gen_random_uuid(), 0)`,
+  step_results: `select * from pgqueue.step_results(${aFlow}, 's1')`,
   flow_results: `select * from pgqueue.flow_results(${aFlow}, 0)`,
   flow_state: `select * from pgqueue.flow_state(array[${aFlow}])`,
   cancel_flow: `select pgqueue.cancel_flow(${aFlow})`,

@@ -256,7 +256,7 @@ export interface ResultsOptions {
 }
 
 /**
- * Lists the ends of a step's jobs in the order of job ids, by the SQL function `flow_results`. Undefined:
+ * Lists the ends of a step's jobs in the order of job ids, by the SQL function `step_results`. Undefined:
  * there is no such step.
  */
 export async function listResults(
@@ -264,9 +264,8 @@ export async function listResults(
   { flow, step, after, limit, codec }: ResultsOptions,
 ): Promise<Page<StepResult> | undefined> {
   const rows = await query<StepResult & { readonly ended: boolean; readonly task: string | null }>(
-    `select nullif(r.job, s.flow)::text as job, r.outcome, r.result, r.task, r.job is not null as ended
-     from ${schema}.flow_step s left join lateral ${schema}.flow_results(s.flow, s.step, $3::uuid, $4) r on true
-     where s.flow = $1::uuid and s.name = $2`,
+    `select nullif(r.job, $1::uuid)::text as job, r.outcome, r.result, r.task, r.ended
+     from ${schema}.step_results($1::uuid, $2::text, $3::uuid, $4::integer) r`,
     [flow, step, after ?? null, limit + 1],
   );
   if (rows.length === 0) return undefined;

@@ -8,6 +8,7 @@ import type { Routes } from '../route/routes.ts';
 import type { IdOf } from '@pgqueue/postgres/internal';
 import { knownElsewhere } from './before.ts';
 import { findIn, lookUpOrder } from './find.ts';
+import { flowIn } from './flow.ts';
 import { enqueueSplit } from './many.ts';
 import type { Producers } from './members.ts';
 import { learnMove } from './moved.ts';
@@ -122,6 +123,10 @@ export function createRouterProducer(parts: RouterProducerParts): RouterProducer
       return findIn(lookUpOrder(members, jobId), (member) =>
         producers.plain(member).signalJob(jobId, name, value, by),
       );
+    },
+    flow: (id) => {
+      use();
+      return flowIn(members, producers, id);
     },
     result: async (job, options) => {
       use();

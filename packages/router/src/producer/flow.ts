@@ -1,0 +1,22 @@
+import type { FlowHandle } from '@pgqueue/producer';
+import type { Member } from '../installations/member.ts';
+import { findIn, lookUpOrder } from './find.ts';
+import type { Producers } from './members.ts';
+
+/** A flow by its id, in the installation that has it: a flow does not move. */
+export function flowIn(members: readonly Member[], producers: Producers, flowId: string): FlowHandle {
+  const order = lookUpOrder(members, flowId);
+  const [handle] = order.slice(0, 1).map((member) => producers.plain(member).flow(flowId)); // refuses an id that is none
+  const id = handle?.id ?? flowId;
+  return {
+    id,
+    ended: (options) => findIn(order, (member) => producers.plain(member).flow(id).ended(options)),
+    results: async function* results(step) {
+      const { first, rest } = await findIn(order, async (member) => {
+        const all = producers.plain(member).flow(id).results(step)[Symbol.asyncIterator]();
+        return { first: await all.next(), rest: all };
+      });
+      for (let next = first; next.done !== true; next = await rest.next()) yield next.value;
+    },
+  };
+}
