@@ -21,6 +21,13 @@ describe('what is installed', () => {
     expect(scripted.filter((name) => !known.has(name))).toEqual([]);
   });
 
+  test('is judged by the Node that is installed', () => {
+    const [judged, installed] = [/^nodeVersion: (.*)$/m, /^ {2}node: (\d.*)$/m].map(
+      (line) => line.exec(read('pnpm-workspace.yaml'))?.[1],
+    );
+    expect(judged).toBe(installed ?? 'a version');
+  });
+
   test('is what the lockfile says, by checksum', () => {
     expect(lockfileProblems(read('pnpm-lock.yaml'))).toEqual([]);
   });
