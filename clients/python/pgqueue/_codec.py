@@ -43,6 +43,29 @@ class Codec(Protocol):
         """The value of a stored value. Raises ``key_missing``, ``undecodable``."""
 
 
+def decoded(codec: Codec | None, stored: Json, place: Place) -> Json:
+    """The value of a stored value. Without a codec an encrypted one lacks its key. Raises ``key_missing``, ``undecodable``."""
+    if codec is not None:
+        return codec.decode(stored, place)
+    if not is_envelope(stored):
+        return stored
+    key = stored["key"]
+    why = f"is encrypted under the key {key!r}, and this process has no codec: give it codec=encrypted(…)"
+    raise PgQueueError("key_missing", f"{said_place(place)} {why}", {**place._asdict(), "key": key})
+
+
+def is_envelope(stored: Json) -> bool:
+    """Whether a stored value is encrypted."""
+    if not isinstance(stored, dict) or not isinstance(stored.get("$enc"), (int, float)):
+        return False
+    return isinstance(stored.get("key"), str) and isinstance(stored.get("data"), str)
+
+
+def said_place(place: Place) -> str:
+    owner, kind = ("flow", "step") if place.field == "signal" else ("job", "task")
+    return f"the {place.field} of {owner} {place.id} ({kind} {place.name!r})"
+
+
 def encoded_error(codec: Codec, error: dict[str, Json], place: Place) -> dict[str, Json]:
     """An error as it is stored: its kind and run time stay readable, and its message says that it is encoded."""
     plain = {name: error[name] for name in ("kind", "ms") if name in error}

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from ._codec import Codec, Json, Place
+from ._codec import Codec, Json, Place, is_envelope, said_place
 from ._errors import PgQueueError, problems_error
 
 Key = bytes | str
@@ -88,7 +88,7 @@ class _Encrypted:
         return f'{self._head}{base64.b64encode(data).decode()}"}}'
 
     def decode(self, stored: Json, place: Place) -> Json:
-        if not _is_envelope(stored):
+        if not is_envelope(stored):
             if self._accepts_plain:
                 return stored
             raise _undecodable(place, "it is not encrypted, and the codec has plain='refuse'")
@@ -111,20 +111,9 @@ def _secret(key: object) -> bytes | None:
     return bytes(key) if isinstance(key, (bytes, bytearray)) and len(key) == 32 else None
 
 
-def _is_envelope(stored: Json) -> bool:
-    if not isinstance(stored, dict) or not isinstance(stored.get("$enc"), (int, float)):
-        return False
-    return isinstance(stored.get("key"), str) and isinstance(stored.get("data"), str)
-
-
 def _additional(place: Place) -> bytes:
     """Authenticated, and not stored. The name comes last: it may contain any character."""
     return f"pgqueue-enc-{_VERSION}\n{place.id.lower()}\n{place.field}\n{place.name}".encode()
-
-
-def _said(place: Place) -> str:
-    owner, kind = ("flow", "step") if place.field == "signal" else ("job", "task")
-    return f"the {place.field} of {owner} {place.id} ({kind} {place.name!r})"
 
 
 def _key_missing(place: Place, key: str, version: object) -> PgQueueError:
@@ -132,8 +121,8 @@ def _key_missing(place: Place, key: str, version: object) -> PgQueueError:
         why = f"is encrypted under the key {key!r}, which this process does not have: add it to the keys of encrypted()"
     else:
         why = f"is encrypted in version {version}, which this release of pgqueue can't read: update it"
-    return PgQueueError("key_missing", f"{_said(place)} {why}", {**place._asdict(), "key": key})
+    return PgQueueError("key_missing", f"{said_place(place)} {why}", {**place._asdict(), "key": key})
 
 
 def _undecodable(place: Place, why: str) -> PgQueueError:
-    return PgQueueError("undecodable", f"{_said(place)} can't be decrypted: {why}", place._asdict())
+    return PgQueueError("undecodable", f"{said_place(place)} can't be decrypted: {why}", place._asdict())

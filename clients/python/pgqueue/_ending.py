@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from ._codec import Codec, Field, Json, Place, encoded_error
+from ._codec import Codec, Field, Json, Place, decoded, encoded_error
 from ._errors import Aborted, PgQueueError, error_data
 from ._jobs import Job, RetryPolicy, rows_of, rows_text
 from ._json import RESULT_MAX, is_number, json_text, result_text, shape_problem
@@ -29,11 +29,9 @@ class TimedOut(Exception):
 
 def read_payload(task: Task, attempt: Attempt, codec: Codec | None) -> Any:
     """The payload as the handler takes it: decoded, in the newest version, and parsed. Raises ``Invalid``."""
-    payload = attempt.payload
-    if codec is not None:
-        payload = codec.decode(payload, place_of(attempt, "payload"))
-        if attempt.checkpoint is not None:
-            attempt.checkpoint = codec.decode(attempt.checkpoint, place_of(attempt, "checkpoint"))
+    payload = decoded(codec, attempt.payload, place_of(attempt, "payload"))
+    if attempt.checkpoint is not None:
+        attempt.checkpoint = decoded(codec, attempt.checkpoint, place_of(attempt, "checkpoint"))
     problem = shape_problem(payload)
     if problem is not None:
         raise Invalid(f"it {problem}")

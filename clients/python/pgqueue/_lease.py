@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ._codec import Json, Place
+from ._codec import Json, Place, decoded
 from ._ending import aborted_error, added_jobs, encoded_result, place_of
 from ._errors import Aborted, PgQueueError, explained, is_transient, said
 from ._json import checked_ms, json_text
@@ -103,11 +103,11 @@ class LeaseCalls:
         if not held:
             self._lost()
         ends: list[dict[str, Json]] = json.loads(text)
-        for end in ends if self._codec is not None else []:
+        for end in ends:
             task, result = end.get("task"), end["result"]
-            if self._codec is not None and (result is not None or (task is None and end["outcome"] == "done")):
+            if result is not None or (task is None and end["outcome"] == "done"):
                 place = Place(end["job"], "result", task) if task is not None else Place(end["job"], "signal", name)
-                end["result"] = self._codec.decode(result, place)
+                end["result"] = decoded(self._codec, result, place)
         return ends, min(PAGE_MAX, max(1, PAGE_CHARACTERS * len(ends) // max(1, len(text))))
 
     def check_running(self) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import psycopg
 from psycopg import IsolationLevel
 
-from ._codec import Codec, Json, Place, opened_error
+from ._codec import Codec, Json, Place, decoded, opened_error
 from ._errors import PgQueueError, explained, is_transient, is_wrong_server, refuses_login
 from ._jobs import Enqueued, Job, JobOptions, job_of, rows_of, rows_text
 from ._json import Seconds, is_uuid, milliseconds, plain_array
@@ -178,8 +178,8 @@ class _Producing:
             raise PgQueueError(
                 f"job_{status}", f"job {id} {'was cancelled' if status == 'cancelled' else 'has expired'}", {"id": id}
             )
-        if self._codec is not None and result is not None:
-            result = self._codec.decode(result, Place(id, "result", task))
+        if result is not None:
+            result = decoded(self._codec, result, Place(id, "result", task))
         if isinstance(result, dict) and isinstance(result.get("pgqueue_error"), str):
             raise PgQueueError(
                 "result_lost", f"job {id} is done, and its result is lost: {result['pgqueue_error']}", {"id": id}

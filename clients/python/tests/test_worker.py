@@ -384,6 +384,27 @@ class Contexts(DatabaseTest):
         until("it to be dead", lambda: status(plain.id) == "dead")
         self.assertIn("not encrypted", errors(plain.id)[0]["message"])
 
+    def test_an_encrypted_job_waits_where_no_codec_is(self) -> None:
+        @task("locked")
+        def locked(payload):
+            return payload
+
+        codec = encrypted([("k1", b"k" * 32)], plain="refuse")
+        without = self.worker(locked)
+        from pgqueue import Producer
+
+        with Producer(ADMIN, codec=codec) as producer:
+            made = producer.enqueue("locked", {"a": 1})
+            until("it to wait", lambda: status(made.id) == "delayed")
+            self.assertEqual(sql("select tries, crashes from pgqueue.queue where id = %s", made.id), [(0, 0)])
+            without.stop()
+            self.worker(locked, codec=codec)
+            sql("update pgqueue.queue set run_after = now() where id = %s", made.id)
+            self.assertEqual(producer.result(made), {"a": 1})
+        with self.assertRaisesRegex(PgQueueError, "key .k1., and this process has no codec") as caught:
+            self.producer.result(made)
+        self.assertEqual(caught.exception.code, "key_missing")
+
 
 class Transactions(DatabaseTest):
     """The handler's writes and the end of the job commit together, or not at all."""

@@ -131,6 +131,7 @@ export { knownIds } from './calls/enqueue/known.ts';
 export type { Waited } from './results/waits.ts';
 export type { HearingParts } from './results/hinted-waits.ts';
 export { createWaits } from './results/waits.ts';
+export { decoded, keyOf } from './codec/encrypted.ts';
 export { openedEnd } from './codec/opened-jobs.ts';
 export { createFlowWaits, createResultWaits } from './results/ends.ts';
 export { releaseClaim } from './calls/release-claim.ts';

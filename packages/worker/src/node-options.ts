@@ -72,7 +72,8 @@ export interface NodeOptions extends Omit<DatabaseOptions, 'pool'> {
   readonly observe?: Observer;
   /**
    * Decrypts payloads and checkpoints, and encrypts what is stored of jobs: what `encrypted` returns, the same as the
-   * producers have. A job whose key is missing waits, uncounted, with the event `codec.key_missing`. Default: none.
+   * producers have. A job whose key is missing waits, uncounted, with the event `codec.key_missing`. Default: none,
+   * and so does every encrypted job.
    */
   readonly codec?: Codec;
 }

@@ -111,10 +111,13 @@ describe('a flow', () => {
     },
   );
 
-  test('whose reader lacks the key of a result: the reader waits, uncounted', async () => {
-    await bench.start([pageHandler, extraHandler], { codec: codecOf(['newest', 'new']) });
-    const reader = await bench.start([implement(sum, ({ secret }, ctx) => read(secret, ctx))], { codec });
-    const producer = producing();
+  test.each([
+    ['the key of a result', { codec: codecOf(['new'], { plain: 'accept' }) }],
+    ['a codec', {}],
+  ])('whose reader lacks %s: the reader waits, uncounted', async (_what, options) => {
+    await bench.start([pageHandler, extraHandler], { codec: codecOf(['newest'], { plain: 'accept' }) });
+    const reader = await bench.start([implement(sum, ({ secret }, ctx) => read(secret, ctx))], options);
+    const { producer } = bench;
     const run = await producer.start(flowOf());
     await producer.signal(run.id, 'ok', { by: 'canary' });
     await until('the reader to wait', async () => {

@@ -1,5 +1,5 @@
 import type { JobContext } from '@pgqueue/core';
-import { defineTask, implement } from '@pgqueue/core';
+import { defineTask, implement, implementBatch } from '@pgqueue/core';
 import { createPuller } from '@pgqueue/worker';
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
@@ -7,6 +7,7 @@ import { opened } from '../../support/database.ts';
 import { useActors } from '../../support/encryption/actors.ts';
 import { codecOf } from '../../support/encryption/keys.ts';
 import { promoteAll } from '../../support/dispatch-all.ts';
+import type { TestWorker } from '../../support/worker-bench.ts';
 import { openWorkerBench, until } from '../../support/worker-bench.ts';
 
 const bench = opened(openWorkerBench);
@@ -127,6 +128,64 @@ describe('a job that can not be decrypted', () => {
     await expect(
       operating(codec).schedules.set({ name: 'daily', cron: '0 0 * * *', job: task.job({ secret: 'x' }) }),
     ).rejects.toThrow('the payloads of schedules are not encrypted');
+  });
+});
+
+describe('without a codec', () => {
+  const digest = defineTask({
+    name: 'digest',
+    payload: z.object({ to: z.string().default('everybody') }),
+    checkpoint: z.object({ sent: z.int().default(0) }),
+  });
+  const lacks = expect.stringMatching(
+    /^the \w+ of job \S+ \(task "\w+"\) is encrypted under the key "new", and this process has no codec: give it/,
+  ) as string;
+  const pauses = async (worker: TestWorker, id: string): Promise<void> => {
+    await ended(id, 'delayed');
+    await expect
+      .poll(() => worker.of('codec.key_missing').map(({ error }) => error))
+      .toEqual([expect.objectContaining({ code: 'key_missing', message: lacks }) as Error]);
+  };
+
+  test.each([
+    ['a handler', (ran: unknown[]) => implement(digest, ({ to }) => void ran.push(to))],
+    ['a handler of bundles', (ran: unknown[]) => implementBatch(digest, (jobs) => void ran.push(...jobs))],
+  ])('%s never gets an encrypted job, which waits, uncounted, for a worker with one', async (_what, make) => {
+    const ran: unknown[] = [];
+    const without = await bench.worker([make(ran)]);
+    const producer = producing();
+    const { id } = await producer.enqueue(digest, { to: 'ada' });
+    await bench.dispatch();
+    await pauses(without, id);
+    expect(await bench.job(id)).toMatchObject({ tries: 0, crashes: 0, errors: [] });
+    await without.stop();
+    await bench.worker([implement(digest, ({ to }) => to)], { codec });
+    await promoteAll(bench.database);
+    await bench.dispatch();
+    expect(await producer.result(id)).toBe('ada');
+    expect(ran).toEqual([]);
+    await expect(bench.producer.result(id)).rejects.toMatchObject({ code: 'key_missing', message: lacks });
+  });
+
+  test('a job with an encrypted checkpoint waits, too', async () => {
+    const { id } = await bench.producer.enqueue(digest, {});
+    const checkpoint = codec.encode('{"sent":2}', { id, field: 'checkpoint', name: 'digest' });
+    await bench.sql('update pgqueue.queue set checkpoint = $1', [checkpoint]);
+    const without = await bench.worker([implement(digest, () => {})]);
+    await bench.dispatch();
+    await pauses(without, id);
+    expect(await bench.job(id)).toMatchObject({ tries: 0, crashes: 0 });
+  });
+
+  test('a puller never gets an encrypted job, and gets others', async () => {
+    const pull = createPuller({ connectionString: bench.test.url, tasks: ['digest'] });
+    closing(pull);
+    const locked = await producing().enqueue(digest, { to: 'ada' });
+    const plain = await bench.producer.enqueue(digest, { to: 'bob' });
+    await bench.dispatch();
+    const jobs = await pull.claim({ max: 10, waitMs: 10_000 });
+    expect(jobs.map(({ id }) => id)).toEqual([plain.id]);
+    await ended(locked.id, 'delayed');
   });
 });
 

@@ -126,6 +126,18 @@ function listProblems(options: unknown): readonly string[] {
   );
 }
 
+/**
+ * Returns the value of a stored value. Without a codec an encrypted value lacks its key.
+ * @throws {PgQueueError} `key_missing`, `undecodable`
+ */
+export function decoded(codec: Codec | undefined, stored: unknown, place: CodecPlace): unknown {
+  if (codec !== undefined) return codec.decode(stored, place);
+  const key = keyOf(stored);
+  if (key === undefined) return stored;
+  const message = `${said(place)} is encrypted under the key ${JSON.stringify(key)}, and this process has no codec: give it the option codec, made by encrypted(), or --codec FILE on the command line`;
+  throw new PgQueueError('key_missing', message, { data: { ...place, key } });
+}
+
 /** Returns the id of the key that a stored value is encrypted under; undefined: it is plain. */
 export function keyOf(stored: unknown): string | undefined {
   return envelopeOf(stored)?.key;

@@ -3,6 +3,7 @@ import { opened, openedError, placeOf } from '@pgqueue/core/internal';
 import type { DeadJob } from '../reads/dead.ts';
 import type { JobDetails, JobSummary } from '../reads/jobs.ts';
 import type { JobEnd } from '../calls/results.ts';
+import { decoded } from './encrypted.ts';
 
 /**
  * Decodes the last error and the progress of a job in a list. A value that can't be decoded stays as it is stored, and names its
@@ -37,11 +38,10 @@ export function openedDead(codec: Codec | undefined, job: DeadJob): DeadJob {
  * @throws {PgQueueError} `key_missing`, `undecodable`: the result
  */
 export function openedEnd(codec: Codec | undefined, id: string, end: JobEnd): JobEnd {
-  if (codec === undefined) return end;
   const { result, error, task } = end;
   return {
     ...end,
-    result: result === null ? null : codec.decode(result, placeOf({ id, task }, 'result')),
+    result: result === null ? null : decoded(codec, result, placeOf({ id, task }, 'result')),
     error: openedError(codec, error, placeOf({ id, task }, 'error')),
   };
 }

@@ -4,6 +4,7 @@ import type { ClaimedJob } from '@pgqueue/core/internal';
 import { encodedError, jobLimits, lengthProblem, placeOf } from '@pgqueue/core/internal';
 import type { Ending } from '../lease/ending.ts';
 import type { PageOfEnds } from '@pgqueue/postgres/internal';
+import { decoded, keyOf } from '@pgqueue/postgres/internal';
 import { resultBytesMax, unstorable } from '../lease/json.ts';
 
 type Named = Pick<ClaimedJob, 'id' | 'task'>;
@@ -35,16 +36,18 @@ export function isKeyMissing(error: unknown): error is Error {
 
 /**
  * Decodes the payload and the checkpoint of a job in place. Returns the ending of a job that can't be decoded: one that lacks
- * a key waits for it, and one that was changed is dead.
+ * a key, or this node a codec, waits for it, and one that was changed is dead.
  */
 export function decodeJob(
-  codec: Codec,
+  codec: Codec | undefined,
   job: Pick<ClaimedJob, 'id' | 'task' | 'payload' | 'checkpoint'>,
 ): Extract<Ending, { readonly kind: 'threw' }> | undefined {
+  if (codec === undefined && keyOf(job.payload) === undefined && keyOf(job.checkpoint) === undefined)
+    return undefined;
   const own = job as { payload: unknown; checkpoint: unknown };
   try {
-    own.payload = codec.decode(job.payload, placeOf(job, 'payload'));
-    if (job.checkpoint !== null) own.checkpoint = codec.decode(job.checkpoint, placeOf(job, 'checkpoint'));
+    own.payload = decoded(codec, job.payload, placeOf(job, 'payload'));
+    if (job.checkpoint !== null) own.checkpoint = decoded(codec, job.checkpoint, placeOf(job, 'checkpoint'));
     return undefined;
   } catch (error) {
     return { kind: 'threw', error: isKeyMissing(error) ? error : giveUp(error) };
@@ -102,15 +105,14 @@ export function decodedPage(
   page: PageOfEnds,
   signal: string | undefined,
 ): PageOfEnds {
-  if (codec === undefined) return page;
   const ends = page.ends.map((end) => {
     const { job: id, result, task } = end;
     if (task !== null)
       return result === null
         ? end
-        : { ...end, result: codec.decode(result, placeOf({ id, task }, 'result')) };
+        : { ...end, result: decoded(codec, result, placeOf({ id, task }, 'result')) };
     if (end.outcome !== 'done') return end;
-    return { ...end, result: codec.decode(result, { id, field: 'signal', name: signal ?? '' }) };
+    return { ...end, result: decoded(codec, result, { id, field: 'signal', name: signal ?? '' }) };
   });
   return { ...page, ends };
 }

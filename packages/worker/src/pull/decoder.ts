@@ -30,7 +30,6 @@ export function createDecoder({
   database,
 }: DecoderParts): (jobs: readonly ClaimedJob[]) => Decoded {
   const nothing = (): Promise<void> => Promise.resolve();
-  if (codec === undefined) return (jobs) => ({ readable: jobs, end: nothing });
   return (jobs) => {
     const ends: SettleRequest[] = [];
     const readable = jobs.filter((job) => {
@@ -50,7 +49,7 @@ export function createDecoder({
 }
 
 /** Returns how a job ends that can't be decoded; undefined: it is decoded. */
-function endOf(codec: Codec, job: ClaimedJob, observe: Observer): SettleRequest | undefined {
+function endOf(codec: Codec | undefined, job: ClaimedJob, observe: Observer): SettleRequest | undefined {
   const ending = decodeJob(codec, job);
   if (ending === undefined) return undefined;
   tellUnread(observe, job, ending);

@@ -62,15 +62,15 @@ export type Checked =
   | Extract<Ending, { readonly kind: 'invalid' | 'threw' }>;
 
 /**
- * Decodes a job, brings its payload to the current version, and validates it; never throws. `codec`: undefined: it is stored as
- * it is.
+ * Decodes a job, brings its payload to the current version, and validates it; never throws. Without a
+ * codec, an encrypted job waits for one.
  */
 export function checkPayload(
   task: Task,
   job: Pick<ClaimedJob, 'id' | 'task' | 'payload' | 'payloadVersion' | 'checkpoint'>,
   codec: Codec | undefined,
 ): Promise<Checked> | Checked {
-  const undecoded = codec === undefined ? undefined : decodeJob(codec, job);
+  const undecoded = decodeJob(codec, job);
   if (undecoded !== undefined) return undecoded;
   const dangerous = shapeProblem(job.payload);
   if (dangerous !== undefined) return { kind: 'invalid', problems: [`it ${dangerous}`] };
