@@ -214,7 +214,10 @@ def _gone(id: str, status: str | None) -> PgQueueError:
     if status is not None:
         why = f"job {id} has ended, and nothing tells how: its queue keeps no history, or it was erased"
     else:
-        why = f"there is no job {id}: its enqueue has not committed, it was erased, or its history is gone"
+        why = (
+            f"there is no job {id}: its enqueue has not committed, it was erased, its history is gone, "
+            "or it belongs to a step of a flow that has not opened"
+        )
     return PgQueueError("not_found", why, {"id": id})
 
 

@@ -70,8 +70,8 @@ export interface Producer extends Enqueuer, FlowStarter {
    * Any number of waits share one statement at a time, and one connection that hears of ended jobs. Without that connection
    * (a `pool` alone, or `listen: false`) they poll: after 25 ms at first, and then ever less often, down to once a second.
    * @throws {PgQueueError} `job_dead` (`data.error`: the error of its last attempt), `job_cancelled`, `job_expired`;
-   * `result_timeout` (`data.status`); `not_found`: it never was, was erased, or its history is gone; `result_lost`: it is done,
-   * and its result could not be stored; `key_missing`, `undecodable`: the result is encrypted, and can't be decrypted here; `closed`: the producer was closed meanwhile; `configuration`, before any I/O
+   * `result_timeout` (`data.status`); `not_found`: it never was, was erased, its history is gone, or it belongs to
+   * a step of a flow that has not opened: await the flow first; `result_lost`: it is done, and its result could not be stored; `key_missing`, `undecodable`: the result is encrypted, and can't be decrypted here; `closed`: the producer was closed meanwhile; `configuration`, before any I/O
    */
   result<Result = unknown>(job: string | Enqueued<Result>, options?: ResultOptions): Promise<Result>;
   /**

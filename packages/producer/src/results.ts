@@ -120,7 +120,7 @@ function timedOut(
 function unknown(id: string): PgQueueError {
   return new PgQueueError(
     'not_found',
-    `there is no job ${id}: its enqueue has not committed, it was erased, or its history is gone. Await a result after the commit, and within the retention of its queue`,
+    `there is no job ${id}: its enqueue has not committed, it was erased, its history is gone, or it belongs to a step of a flow that has not opened. Await a result after the commit, and within the retention of its queue; that of a step's job after the flow's end`,
     { data: { id } },
   );
 }

@@ -170,7 +170,8 @@ describe('changing', () => {
     const [dead, done, missing] = [await die({ unique_key: 'u' }), await insert(), anId];
     await sql('select pgqueue.cancel($1)', [[done]]);
     await insert({ unique_key: 'u' });
-    const none = 'there is no such job: it never was, was deleted, or its history has been dropped';
+    const none =
+      'there is no such job: it never was, was deleted, its history has been dropped, or it belongs to a step of a flow that has not opened ("pgqueue flows show")';
     for (const [verb, verdict, ...why] of [
       [
         'retry',

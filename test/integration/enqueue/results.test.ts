@@ -1,9 +1,12 @@
 // Results of jobs, as whoever has enqueued them awaits them.
+import { randomUUID } from 'node:crypto';
+import { defineTask, flow, timer } from '@pgqueue/core';
 import { createResultWaits } from '@pgqueue/postgres/internal';
 import { createProducer } from '@pgqueue/producer';
 import type { Producer, ProducerOptions } from '@pgqueue/producer';
 import pg from 'pg';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { z } from 'zod';
 import { useDatabase } from '../../support/database.ts';
 import { until } from '../../support/until.ts';
 
@@ -96,7 +99,9 @@ describe('a wait ends as its job has ended', () => {
     const producer = produce();
     await expect(producer.result(unknownId)).rejects.toMatchObject({
       code: 'not_found',
-      message: expect.stringContaining('has not committed, it was erased, or its history is gone') as unknown,
+      message: expect.stringContaining(
+        'has not committed, it was erased, its history is gone, or',
+      ) as unknown,
     });
     await operator.queues.set('brief', { retention: 0 });
     const [done, erased] = [await insert({ queue: 'brief' }), await insert()];
@@ -111,6 +116,22 @@ describe('a wait ends as its job has ended', () => {
       })),
     );
     await expect(producer.result(done)).rejects.toMatchObject({ code: 'not_found' });
+  });
+
+  test('gone: its step of a flow has not opened', async () => {
+    const producer = produce();
+    const job = defineTask({ name: 'later', payload: z.object({}) }).job({}, { id: randomUUID() });
+    await producer.start(
+      flow('late')
+        .step('wait', timer('1h'))
+        .step('job', job, { needs: ['wait'] }),
+    );
+    await expect(producer.result(job.options.id ?? '')).rejects.toMatchObject({
+      code: 'not_found',
+      message: expect.stringMatching(
+        /or it belongs to a step of a flow that has not opened\. .* that of a step's job after the flow's end$/,
+      ) as unknown,
+    });
   });
 
   test('closed: with the producer', async () => {

@@ -315,7 +315,8 @@ function sayVerdicts(
   return verdicts.some(({ verdict }) => failures.includes(verdict)) ? 1 : 0;
 }
 
-const gone = 'it never was, was deleted, or its history has been dropped';
+const gone =
+  'it never was, was deleted, its history has been dropped, or it belongs to a step of a flow that has not opened ("pgqueue flows show")';
 
 /** Explains why nothing was done with a job, by its status. */
 function whyNot(verb: Verb, verdict: string, status: JobStatus | null): string {

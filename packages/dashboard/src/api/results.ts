@@ -37,7 +37,7 @@ export function resultAnswer(id: string, waited: Waited<JobEnd>, codec: Codec | 
       throw new Problem(
         'not_found',
         waited.before === undefined
-          ? `there is no job ${id}: it never was, it was erased, or its history is gone`
+          ? `there is no job ${id}: it never was, it was erased, its history is gone, or it belongs to a step of a flow that has not opened`
           : `job ${id} has ended, and nothing tells how: its queue keeps no history, or it was erased`,
       );
     default:

@@ -83,7 +83,7 @@ async function read({ database, role, codec }: Desk, id: string): Promise<Read> 
   }
   throw new Problem(
     'not_found',
-    'there is no such job: it never was, was deleted, or its history has been dropped',
+    'there is no such job: it never was, was deleted, its history has been dropped, or it belongs to a step of a flow that has not opened',
   );
 }
 

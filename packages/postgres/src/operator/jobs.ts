@@ -39,11 +39,14 @@ export type Verdicts<Verdict extends string> = readonly {
 
 /** Operations on jobs. */
 export interface JobsOperator {
-  /** Reads one job. Undefined: it never was, was erased, or its history has been dropped. */
+  /**
+   * Reads one job. Undefined: it never was, was erased, its history has been dropped, or it belongs to a step of a flow that
+   * has not opened.
+   */
   readonly get: (id: string) => Promise<JobDetails | undefined>;
   /**
    * Waits until a job has ended, and reads it as `get` does: done, dead, cancelled or expired. After `timeout`
-   * reads it as it stands then: `finished` is null. Undefined: as in `get`, at once. Looks after 25 ms and
+   * reads it as it stands then: `finished` is null. Undefined: as in `get`, at once; await the flow of a step's job first. Looks after 25 ms and
    * then ever less often, down to once a second; all waits of an operator share one statement at a time.
    * @throws {PgQueueError} `configuration`
    */
@@ -53,7 +56,8 @@ export interface JobsOperator {
   /**
    * Cancels jobs. A waiting job ends at once. The signal of a running job aborts soon (`signalled`), and the
    * job ends as cancelled unless it finishes before. `busy`: it was being claimed or settled at each of five
-   * tries, or is on its way to another installation; ask again. `missing`: it has ended, or never was.
+   * tries, or is on its way to another installation; ask again. `missing`: it has ended, never was, or belongs to a step
+   * of a flow that has not opened: cancel the flow.
    */
   readonly cancel: (
     ids: readonly string[],
