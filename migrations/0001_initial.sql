@@ -358,6 +358,15 @@ create table scheduler_report (
 ) with (fillfactor = 50);
 comment on table scheduler_report is 'What the leader saw last. One of an earlier leader, or older than 90 seconds, says nothing about the present.';
 
+-- Schedulers that run, leading or standing by, and their policies; each writes its row every 15 seconds.
+-- parts: stands for what the policy is made of.
+create table scheduler_policy (
+  scheduler text        primary key,
+  policy    text        not null,
+  parts     text        not null,
+  seen      timestamptz not null
+) with (fillfactor = 50);
+
 -- Questions to the leader: the policy exists only in the leader's process. A question is a row; its asker
 -- takes the answer and deletes the row. Unlogged: after a crash of Postgres nobody waits for an answer any
 -- more.
@@ -5241,6 +5250,19 @@ begin
   perform pg_notify(current_schema() || ':leader', '');
   return true;
 end
+$$;
+
+-- Notes the policy of a scheduler that runs, and forgets schedulers that do not any more. p_policy null: this
+-- one has stopped.
+create function note_policy(p_scheduler text, p_policy text, p_parts text) returns void
+  language sql volatile security definer
+  set search_path from current
+as $$
+  delete from scheduler_policy p
+  where p.scheduler = p_scheduler and p_policy is null or p.seen < clock_timestamp() - interval '1 minute';
+  insert into scheduler_policy as p (scheduler, policy, parts, seen)
+  select p_scheduler, p_policy, p_parts, clock_timestamp() where p_policy is not null
+  on conflict (scheduler) do update set policy = excluded.policy, parts = excluded.parts, seen = excluded.seen
 $$;
 
 -- Holds the lease row until commit: a standby that takes over waits for this transaction, and sees all of it.

@@ -97,6 +97,7 @@ export function seedOf(database: () => Database): Seed {
           'schedule',
           'queue_config',
           'scheduler_report',
+          'scheduler_policy',
           'explain_request',
         ]),
       );

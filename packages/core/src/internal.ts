@@ -71,6 +71,7 @@ export { retryPauseMs, startLoop } from './runtime/loop.ts';
 export { soonest } from './runtime/soonest.ts';
 export { within } from './runtime/within.ts';
 export { isGuarded, isTrusted } from './policy/compose/compose.ts';
+export { madeWith, policyText } from './policy/made-with.ts';
 export { fairShareOver } from './policy/orders/fair-share/fair-share.ts';
 export type { Uses } from './policy/orders/fair-share/over.ts';
 export { restoreOver, sumOfUses, usesNow } from './policy/orders/fair-share/over.ts';

@@ -138,6 +138,7 @@ export { releaseClaim } from './calls/release-claim.ts';
 export type { OpenExplain } from './calls/report.ts';
 export {
   answerExplain,
+  notePolicy,
   questionsMax,
   readQuestions,
   readReportedPolicy,

@@ -250,7 +250,8 @@ function run(database: Database, settings: Settings, { connectionString, lone, b
 
   const others = watchOtherPolicies({
     database,
-    policy: settings.policy.name,
+    policy: settings.policy,
+    name: election.name,
     observe: settings.observe,
     leads: () => election.term() !== undefined,
     before,
@@ -261,10 +262,10 @@ function run(database: Database, settings: Settings, { connectionString, lone, b
     parts: { election, ticks, sweeps, flows },
     serverLost: dispatcher.serverLost,
     stop: async () => {
-      await others.stop();
       await Promise.all([ticks.stop(), sweeps.stop(), flows.stop()]);
       await reporting.stop();
       await election.stop();
+      await others.stop();
       await listener?.stop();
       await Promise.all([planner.stop(), health.stop(), dispatcher.settled()]);
     },

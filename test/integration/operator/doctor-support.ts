@@ -26,3 +26,20 @@ export function endsOf({ sql }: Pick<Seed, 'sql'>): {
     },
   };
 }
+
+/** Schedulers whose policies differ; that of one which runs no more counts nothing. */
+export function policyBreakage({ sql }: Pick<Seed, 'sql'>) {
+  return {
+    check: 'policies_that_differ',
+    mendable: false,
+    seed: async (): Promise<readonly string[]> => {
+      await sql(
+        `select pgqueue.note_policy('a', 'shop', 'x'), pgqueue.note_policy('b', 'shop', 'y'), pgqueue.note_policy('c', 'shop', 'x')`,
+      );
+      await sql(
+        `insert into pgqueue.scheduler_policy values ('d', 'old', 'z', now() - interval '2 minutes')`,
+      );
+      return ['a with shop', 'b with shop', 'c with shop'];
+    },
+  };
+}

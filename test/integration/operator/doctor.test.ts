@@ -2,7 +2,7 @@ import { beforeEach, describe, expect, test } from 'vitest';
 import { useDatabase } from '../../support/database.ts';
 import { lease } from '../../support/seed.ts';
 import { flowBreakages } from './doctor-flows.ts';
-import { elsewhere, endsOf } from './doctor-support.ts';
+import { elsewhere, endsOf, policyBreakage } from './doctor-support.ts';
 
 const { database, operator, batch, insert, item, node, reset, run, sql } = useDatabase();
 const { bury, finish } = endsOf({ sql });
@@ -285,6 +285,7 @@ const breakages: readonly Breakage[] = [
       return ['node python-1'];
     },
   },
+  policyBreakage({ sql }),
   ...flowBreakages({ sql, run }),
 ];
 

@@ -1,5 +1,6 @@
 import type { PgQueueEvent } from '@pgqueue/core';
-import { fifo, policy } from '@pgqueue/core';
+import { concurrency, fifo, policy } from '@pgqueue/core';
+import { createOperator } from '@pgqueue/postgres';
 import { afterEach, expect, test } from 'vitest';
 import { opened } from '../../support/database.ts';
 import type { TestScheduler } from './support.ts';
@@ -47,6 +48,42 @@ test('whoever takes over after a leader that is gone tells of it, too', async ()
   const next = await bench.scheduler({ policy: yours });
   await leads(next);
   expect(told(next)).toEqual([{ type: 'policy.differs', policy: 'yours', leader, other: 'mine' }]);
+});
+
+test('status and doctor tell of schedulers whose policies differ, if only in a limit, while both run', async () => {
+  const operator = createOperator({ connectionString: bench.test.url, pool: bench.database.pool });
+  const differing = async (): Promise<readonly string[]> =>
+    (await operator.status()).warnings.flatMap(({ kind, message }) =>
+      kind === 'policies_differ' ? [message] : [],
+    );
+  const noted = async (schedulers: number): Promise<void> => {
+    await until(`${schedulers} policies to be noted`, async () => {
+      const rows = await bench.database.query('select from pgqueue.scheduler_policy', []);
+      return rows.length === schedulers;
+    });
+  };
+  const limited = (limit: number) => policy({ name: 'mine', gates: [concurrency({ name: 'all', limit })] });
+  await bench.database.query('truncate pgqueue.scheduler_policy', []);
+  const first = await bench.scheduler({ policy: limited(2) });
+  const leader = await leads(first);
+  await bench.scheduler({ policy: limited(2), name: 'same' });
+  await noted(2);
+  expect(await differing()).toEqual([]);
+  const other = await bench.scheduler({ policy: limited(50), name: 'other' });
+  await noted(3);
+  expect(await differing()).toEqual([
+    expect.stringMatching(
+      `^schedulers have different policies: ${leader} has "mine", other-\\w+ has "mine", made of other parts: other rules`,
+    ) as string,
+  ]);
+  const { findings } = await operator.doctor();
+  expect(findings.find(({ check }) => check === 'policies_that_differ')).toMatchObject({
+    severity: 'warning',
+    count: 3,
+    samples: expect.arrayContaining([`${leader} with mine`]) as unknown,
+  });
+  await other.stop();
+  expect(await differing()).toEqual([]);
 });
 
 test('a reign that ends by stop says so', async () => {

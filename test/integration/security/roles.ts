@@ -27,7 +27,7 @@ export const rights: Readonly<
   },
   scheduler: {
     functions:
-      'advance_flows answer_explain ask_explain behind count_activity count_behind dispatch end_holds expire fire_schedule item_facts items_behind job_traces key_numbers lead lease_limit lose_nodes maintain_history missing_nodes note_missing_nodes open_explains promote queue_numbers reap report resign set_feed share_uses stop_jobs take_back take_explain tick tick_due tick_state trim_flows trim_history uuid_v7 wait_facts waiting_job waiting_tasks wanted_slots watch_leader',
+      'advance_flows answer_explain ask_explain behind count_activity count_behind dispatch end_holds expire fire_schedule item_facts items_behind job_traces key_numbers lead lease_limit lose_nodes maintain_history missing_nodes note_missing_nodes note_policy open_explains promote queue_numbers reap report resign set_feed share_uses stop_jobs take_back take_explain tick tick_due tick_state trim_flows trim_history uuid_v7 wait_facts waiting_job waiting_tasks wanted_slots watch_leader',
     tables: {
       job: 'select',
       installation: 'select',
@@ -40,6 +40,7 @@ export const rights: Readonly<
       queue_status: 'select',
       schedule: 'select',
       scheduler_lease: 'select',
+      scheduler_policy: 'select',
       scheduler_report: 'select',
       shared_limit: 'select',
       shared_limit_part: 'select',
@@ -85,6 +86,7 @@ export const rights: Readonly<
       schedule: 'select(cron last_slot name next_slot paused task timezone)',
       schedule_slot: 'select',
       scheduler_lease: 'select',
+      scheduler_policy: 'select',
       scheduler_report: 'select',
       shared_limit: 'select',
       shared_limit_part: 'select',
@@ -131,6 +133,7 @@ export const rights: Readonly<
       schedule: 'delete insert select update',
       schedule_slot: 'select',
       scheduler_lease: 'select',
+      scheduler_policy: 'select',
       scheduler_report: 'select',
       settlement: 'select',
       shared_limit: 'select',

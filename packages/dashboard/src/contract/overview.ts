@@ -85,6 +85,7 @@ export interface Warning {
     | 'no_capable_node'
     | 'old_snapshot'
     | 'policy_fault'
+    | 'policies_differ'
     | 'unreadable'
     | 'behind';
   /** Text without markup; it may contain names that users chose. */

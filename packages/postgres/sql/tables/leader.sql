@@ -56,6 +56,15 @@ create table scheduler_report (
 ) with (fillfactor = 50);
 comment on table scheduler_report is 'What the leader saw last. One of an earlier leader, or older than 90 seconds, says nothing about the present.';
 
+-- Schedulers that run, leading or standing by, and their policies; each writes its row every 15 seconds.
+-- parts: stands for what the policy is made of.
+create table scheduler_policy (
+  scheduler text        primary key,
+  policy    text        not null,
+  parts     text        not null,
+  seen      timestamptz not null
+) with (fillfactor = 50);
+
 -- Questions to the leader: the policy exists only in the leader's process. A question is a row; its asker
 -- takes the answer and deletes the row. Unlogged: after a crash of Postgres nobody waits for an answer any
 -- more.

@@ -91,6 +91,38 @@ export async function readReportedPolicy({ query, schema }: Target): Promise<Rep
   return row;
 }
 
+/** A scheduler that runs, and its policy. */
+export interface SchedulerPolicy {
+  readonly scheduler: string;
+  readonly policy: string;
+  /** Stands for what the policy is made of. */
+  readonly parts: string;
+}
+
+/** Notes that a scheduler runs, and its policy. `policy` null: it has stopped. */
+export async function notePolicy(
+  { query, schema }: Target,
+  scheduler: string,
+  policy: Omit<SchedulerPolicy, 'scheduler'> | null,
+): Promise<void> {
+  await query(`select ${schema}.note_policy($1, $2, $3)`, [
+    scheduler,
+    policy?.policy ?? null,
+    policy?.parts ?? null,
+  ]);
+}
+
+/** Reads the policies of schedulers that ran within the last minute, that of the leader first. */
+export async function readPolicies({ query, schema }: Target): Promise<readonly SchedulerPolicy[]> {
+  return query<SchedulerPolicy>(
+    `select p.scheduler, p.policy, p.parts
+     from ${schema}.scheduler_policy p, ${schema}.scheduler_lease l
+     where p.seen > clock_timestamp() - interval '1 minute'
+     order by p.scheduler is distinct from l.leader, p.scheduler`,
+    [],
+  );
+}
+
 /** A question to the leader: why a job waits. A tick reads the open ones (`open_explains`). */
 export interface OpenExplain {
   readonly n: number;

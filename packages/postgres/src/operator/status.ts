@@ -11,7 +11,8 @@ import type { LeaderInfo, OldestSnapshot, UnservedJobs } from '../reads/system.t
 import { readLeader, readOldestSnapshot, readSchemaVersion, readUnserved } from '../reads/system.ts';
 import type { HotTable } from '../reads/tables.ts';
 import { readHotTables } from '../reads/tables.ts';
-import type { ReportedFault, ReportedUnreadable } from '../calls/report.ts';
+import type { ReportedFault, ReportedUnreadable, SchedulerPolicy } from '../calls/report.ts';
+import { readPolicies } from '../calls/report.ts';
 
 /** A condition that keeps jobs from running, or the database from being cleaned up. */
 export type Warning =
@@ -33,7 +34,9 @@ export type Warning =
       readonly message: string;
       readonly unreadable: ReportedUnreadable;
     }
-  | { readonly kind: 'silent_leader'; readonly message: string };
+  | { readonly kind: 'silent_leader'; readonly message: string }
+  /** Schedulers have different policies: other rules hold once another one leads. */
+  | { readonly kind: 'policies_differ'; readonly message: string };
 
 /** A queue, and the reasons why its jobs are held. */
 export interface QueueStatus extends QueueInfo {
@@ -111,7 +114,7 @@ const windowSeconds = 300;
  * time.
  */
 export async function readStatus(database: Database): Promise<Status> {
-  const [schemaVersion, leader, scheduler, queues, nodes, oldestSnapshot, tables, unserved, flows] =
+  const [schemaVersion, leader, scheduler, queues, nodes, oldestSnapshot, tables, unserved, flows, policies] =
     await Promise.all([
       readSchemaVersion(database),
       readLeader(database),
@@ -122,6 +125,7 @@ export async function readStatus(database: Database): Promise<Status> {
       readHotTables(database),
       readUnserved(database),
       readFlowNumbers(database),
+      readPolicies(database),
     ]);
   const inState = (state: string): number => nodes.filter((node) => node.state === state).length;
   const alive = nodes.filter(({ state }) => state === 'alive');
@@ -146,7 +150,11 @@ export async function readStatus(database: Database): Promise<Status> {
     wanted: wantedIn(scheduler),
     oldestSnapshot,
     tables,
-    warnings: [...warningsOf({ leader, unserved, oldestSnapshot }), ...reportWarnings(leader, scheduler)],
+    warnings: [
+      ...warningsOf({ leader, unserved, oldestSnapshot }),
+      ...policyWarnings(policies),
+      ...reportWarnings(leader, scheduler),
+    ],
   };
 }
 
@@ -187,6 +195,17 @@ function heldIn(report: StoredReport | null, { queue, paused, pending }: QueueIn
   if (report === null || report.stale) return null;
   const held = Object.entries(own(report.held, queue) ?? {});
   return Object.fromEntries(held.toSorted(([, a], [, b]) => b - a));
+}
+
+function policyWarnings([first, ...others]: readonly SchedulerPolicy[]): readonly Warning[] {
+  const different = others.filter(({ policy, parts }) => policy !== first?.policy || parts !== first.parts);
+  if (first === undefined || different.length === 0) return [];
+  const shown = different.slice(0, 3).map(({ scheduler, policy }) => {
+    const same = policy === first.policy ? ', made of other parts' : '';
+    return `${scheduler} has ${JSON.stringify(policy)}${same}`;
+  });
+  const message = `schedulers have different policies: ${first.scheduler} has ${JSON.stringify(first.policy)}, ${shown.join(', ')}: other rules hold once another one leads; give all the same`;
+  return [{ kind: 'policies_differ', message }];
 }
 
 function reportWarnings({ leader }: LeaderInfo, report: StoredReport | null): readonly Warning[] {

@@ -18,6 +18,8 @@ import { lead, resign, watchLeader } from '@pgqueue/postgres/internal';
  * connection reconnects, and is deposed at worst.
  */
 export interface Election {
+  /** Name under which this scheduler leads, or would. */
+  readonly name: () => string;
   /** The current term; undefined while another scheduler leads, or no leader is known. */
   readonly term: () => Leader | undefined;
   /** Call when a write in this epoch was refused because another scheduler took over. */
@@ -112,6 +114,7 @@ export function startElection(options: ElectionOptions): Election {
   };
 
   return {
+    name: () => leader,
     term: () => term,
     lost: (epoch) => {
       if (term?.epoch !== epoch) return;

@@ -1,12 +1,13 @@
-import type { Observer } from '@pgqueue/core';
-import { startLoop } from '@pgqueue/core/internal';
+import { createHash } from 'node:crypto';
+import type { Observer, Policy } from '@pgqueue/core';
+import { policyText, startLoop } from '@pgqueue/core/internal';
 import type { Database, ReportedPolicy } from '@pgqueue/postgres';
-import { readReportedPolicy, sqlState } from '@pgqueue/postgres/internal';
+import { notePolicy, readReportedPolicy, sqlState } from '@pgqueue/postgres/internal';
 
 /**
- * Reports, once per leader, that another scheduler leads or led with a policy of a different name. Schedulers
- * that take over from each other should use the same policy. It only reads what leaders report about
- * themselves.
+ * Notes the policy of this scheduler, so that `status` and `doctor` can compare those of all. Reports, once per leader,
+ * that another one leads or led with a policy of a different name. Schedulers that take over from each other should use
+ * the same policy.
  */
 export interface OtherPolicies {
   readonly stop: () => Promise<void>;
@@ -14,8 +15,9 @@ export interface OtherPolicies {
 
 export interface OtherPoliciesOptions {
   readonly database: Database;
-  /** Name of this scheduler's policy. */
-  readonly policy: string;
+  readonly policy: Policy;
+  /** Name under which this scheduler leads, or would. */
+  readonly name: () => string;
   readonly observe: Observer;
   readonly leads: () => boolean;
   /**
@@ -31,7 +33,9 @@ const noRightState = '42501';
 const dayMs = 86_400_000;
 
 export function watchOtherPolicies(options: OtherPoliciesOptions): OtherPolicies {
-  const { database, policy, observe, leads, before, everyMs = 15_000 } = options;
+  const { database, name: ownName, observe, leads, before, everyMs = 15_000 } = options;
+  const policy = options.policy.name;
+  const parts = partsOf(options.policy);
   let told = '';
   const compare = (found: ReportedPolicy | undefined): void => {
     if (found === undefined || found.policy === policy) return;
@@ -44,6 +48,7 @@ export function watchOtherPolicies(options: OtherPoliciesOptions): OtherPolicies
   compare(before);
   const loop = startLoop({
     step: async () => {
+      await notePolicy(database, ownName(), { policy, parts });
       if (!leads()) {
         const found = await readReportedPolicy(database);
         // during the query this scheduler may have become the leader
@@ -54,7 +59,18 @@ export function watchOtherPolicies(options: OtherPoliciesOptions): OtherPolicies
     // database errors are reported by the lease renewal; a role from an older release may lack the privilege
     failed: (error) => (sqlState(error) === noRightState ? dayMs : everyMs),
   });
-  return { stop: loop.stop };
+  return {
+    stop: async () => {
+      await loop.stop();
+      // one that can't say so is forgotten in a minute
+      await notePolicy(database, ownName(), null).catch(() => {});
+    },
+  };
+}
+
+/** Returns a text of fixed length that stands for what a policy is made of. */
+function partsOf(policy: Policy): string {
+  return createHash('sha256').update(policyText(policy)).digest('base64url');
 }
 
 /** Reads the last reported policy; undefined: none was reported, or it can't be read. */

@@ -6,6 +6,7 @@ import {
   aFunction,
   aNumber,
   aText,
+  madeWith,
   oneOf,
   optional,
   optionProblems,
@@ -77,7 +78,7 @@ export function maintenanceWindow(options: MaintenanceWindowOptions): Gate {
     known = holds && known !== undefined ? known : stretchAt(nowMs, { cron, timezone, durationMs });
     return known;
   };
-  return {
+  return madeWith(options, {
     name,
     tellsTime: true,
     groups: { of: (job) => (when?.(job) === false ? null : ''), lane },
@@ -103,7 +104,7 @@ export function maintenanceWindow(options: MaintenanceWindowOptions): Gate {
         nextMs: () => (holds ? (asked?.toMs ?? null) : null),
       };
     },
-  };
+  } satisfies Gate);
 }
 
 interface Windows {

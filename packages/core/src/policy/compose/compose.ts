@@ -16,6 +16,7 @@ import type { Json } from '../../job/job.ts';
 import type { Gate } from '../gate.ts';
 import { createKinds } from '../planning/kind-memory.ts';
 import type { KindMemory } from '../planning/kind-memory.ts';
+import { madeWith } from '../made-with.ts';
 import { isOwnPart } from '../own-parts.ts';
 import { standardGates } from '../gates/standard.ts';
 import type { Order } from '../order.ts';
@@ -74,10 +75,10 @@ export function policy(options: PolicyOptions = {}): Policy {
   throwProblems('configuration', `policy ${options.name ?? order.name}`, partProblems(parts));
   const limits = gates.filter(({ onError }) => onError === 'hold');
   const instead: Parts = { gates: limits, order: turns(), coalesce: [], recall: false };
-  return {
+  return madeWith(parts, {
     ...whole(options.name ?? order.name, parts),
     fallback: whole(`${options.name ?? order.name}: fallback`, instead),
-  };
+  });
 }
 
 /**

@@ -1,6 +1,7 @@
 import type { Shape } from '../../options/options.ts';
 import { aFlag, aFunction, optional } from '../../options/options.ts';
 import { aName, checkPart } from '../check-part.ts';
+import { madeWith } from '../made-with.ts';
 import type { Gate } from '../gate.ts';
 import type { JobFacts, Snapshot } from '../snapshot.ts';
 import type { Cost, GroupBy, Limit } from './state/group.ts';
@@ -63,7 +64,7 @@ export function concurrency(options: ConcurrencyOptions): Gate {
     costsOf: cost === undefined ? null : (job) => costsOf(cost, job),
   };
   const memory = rememberUse(counting);
-  return {
+  return madeWith(options, {
     name,
     onError: 'hold',
     groups: alike(options),
@@ -79,5 +80,5 @@ export function concurrency(options: ConcurrencyOptions): Gate {
         memory,
       );
     },
-  };
+  } satisfies Gate);
 }

@@ -2,6 +2,7 @@ import type { Json } from '../../job/job.ts';
 import type { Shape } from '../../options/options.ts';
 import { aFlag, aFunction, oneOf, optional } from '../../options/options.ts';
 import { aName, aPreparation, checkPart } from '../check-part.ts';
+import { madeWith } from '../made-with.ts';
 import type { Gate, Verdict } from '../gate.ts';
 import type { Preparation } from '../policy.ts';
 import type { JobFacts, Snapshot } from '../snapshot.ts';
@@ -58,7 +59,7 @@ export function gate<Value extends Json = Json>(options: CustomGateOptions<Value
   checkPart('gate', 'gate', { options, shape });
   const { name, admits, prepare, onError = 'ignore', lane = false } = options;
   const held: Verdict = lane ? 'hold_lane' : 'hold';
-  return {
+  return madeWith(options, {
     name,
     onError,
     ...(prepare === undefined ? {} : { prepare }),
@@ -74,5 +75,5 @@ export function gate<Value extends Json = Json>(options: CustomGateOptions<Value
         why: (job) => ({ message: String(ask(job)), untilMs: null }),
       };
     },
-  };
+  } satisfies Gate);
 }

@@ -1,6 +1,7 @@
 import type { Shape } from '../../options/options.ts';
 import { optional } from '../../options/options.ts';
 import { aName, checkPart } from '../check-part.ts';
+import { madeWith } from '../made-with.ts';
 import type { Gate } from '../gate.ts';
 import type { DatabaseHealth, Snapshot } from '../snapshot.ts';
 import { bucketGate } from './state/bucket-gate.ts';
@@ -68,14 +69,14 @@ export function databaseHealth(options: DatabaseHealthOptions): Gate {
       held: 'hold_lane',
     };
   });
-  return {
+  return madeWith(options, {
     ...gate,
     onError: 'ignore',
     needs: { health: true },
     soft: true,
     groups: oneGroup,
     tellsTime: true,
-  };
+  });
 }
 
 type Field = Exclude<keyof DatabaseHealth, 'readMs'>;

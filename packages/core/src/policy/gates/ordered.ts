@@ -2,6 +2,7 @@ import { unreachable } from '../../errors.ts';
 import type { Shape } from '../../options/options.ts';
 import { aFunction, optional } from '../../options/options.ts';
 import { aName, checkPart } from '../check-part.ts';
+import { madeWith } from '../made-with.ts';
 import type { Gate, OpenGate } from '../gate.ts';
 import type { Hold } from '../policy.ts';
 import type { Candidate, InFlight, JobFacts, Lane, Snapshot } from '../snapshot.ts';
@@ -37,7 +38,13 @@ const shape: Shape<OrderedOptions> = { name: optional(aName), when: optional(aFu
 export function ordered(options: OrderedOptions = {}): Gate {
   checkPart('gate', 'ordered', { options, shape });
   const { name = 'ordered', when = (): boolean => true } = options;
-  return { name, onError: 'hold', tellsTime: true, open: (snapshot) => openOrdered(snapshot, when) };
+  const gate: Gate = {
+    name,
+    onError: 'hold',
+    tellsTime: true,
+    open: (snapshot) => openOrdered(snapshot, when),
+  };
+  return madeWith(options, gate);
 }
 
 /** Reason why a job of an ordered lane has to wait. */

@@ -1,6 +1,7 @@
 import type { Shape } from '../../options/options.ts';
 import { aFlag, aFunction, optional } from '../../options/options.ts';
 import { aName, checkPart } from '../check-part.ts';
+import { madeWith } from '../made-with.ts';
 import type { Gate } from '../gate.ts';
 import type { JobFacts, Rate, Snapshot } from '../snapshot.ts';
 import { bucketGate } from './state/bucket-gate.ts';
@@ -72,7 +73,7 @@ export function rate(options: RateOptions): Gate {
     byKey: by !== undefined,
   }));
   const tellsTime = typeof perSecond !== 'function' && typeof burst !== 'function';
-  return { ...gate, groups: alike(options), tellsTime };
+  return madeWith(options, { ...gate, groups: alike(options), tellsTime });
 }
 
 function rateBy(

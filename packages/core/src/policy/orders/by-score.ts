@@ -1,6 +1,7 @@
 import type { Shape } from '../../options/options.ts';
 import { aFunction, optional } from '../../options/options.ts';
 import { aName, checkPart } from '../check-part.ts';
+import { madeWith } from '../made-with.ts';
 import type { Order } from '../order.ts';
 import type { JobFacts, Snapshot } from '../snapshot.ts';
 import type { Candidate } from '../snapshot.ts';
@@ -30,9 +31,10 @@ const shape: Shape<Scoring> = { name: aName, score: aFunction, outranks: optiona
 export function byScore(scoring: Scoring): Order {
   checkPart('order', 'byScore', { options: scoring, shape });
   const { name, score, outranks } = scoring;
-  return ranked({
+  const order = ranked({
     name,
     rank: (job, snapshot) => -score(job, snapshot),
     ...(outranks === undefined ? {} : { outranks }),
   });
+  return madeWith(scoring, order);
 }

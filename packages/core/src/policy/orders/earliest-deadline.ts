@@ -1,6 +1,7 @@
 import type { Shape } from '../../options/options.ts';
 import { aFunction, aNumber, optional, orNull } from '../../options/options.ts';
 import { checkPart } from '../check-part.ts';
+import { madeWith } from '../made-with.ts';
 import type { Heads, OpenOrder, Order } from '../order.ts';
 import type { Candidate, JobFacts, Snapshot } from '../snapshot.ts';
 import type { Forecast } from './ranking/deadline-forecast.ts';
@@ -58,14 +59,14 @@ export function earliestDeadline(options: EarliestDeadlineOptions): Order<State>
     return otherwiseMs === null ? Infinity : job.createdMs + otherwiseMs;
   };
   const ranking: Ranking = { name: 'earliest_deadline', rank, lends: true };
-  return {
+  return madeWith(options, {
     name: ranking.name,
     initial: { runtimes: noRuntimes, forecast: null },
     restore: restoreState,
     open: (snapshot, state, heads) => openDeadlines(options, { ranking, snapshot, state, heads }),
     needs: { settlements: cost === undefined },
     soft: true,
-  };
+  } satisfies Order<State>);
 }
 
 function restoreState(saved: unknown): State {

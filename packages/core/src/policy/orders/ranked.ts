@@ -1,6 +1,7 @@
 import type { Shape } from '../../options/options.ts';
 import { aFlag, aFunction, optional } from '../../options/options.ts';
 import { aName, checkPart } from '../check-part.ts';
+import { madeWith } from '../made-with.ts';
 import { ownPart } from '../own-parts.ts';
 import type { Heads, OpenOrder, Order } from '../order.ts';
 import type { Candidate, JobFacts, Lane, Snapshot } from '../snapshot.ts';
@@ -39,11 +40,11 @@ const shape: Shape<Ranking> = {
 export function ranked(ranking: Ranking): Order {
   checkPart('order', 'ranked', { options: ranking, shape });
   const { name, outranks } = ranking;
-  return {
+  return madeWith(ranking, {
     name,
     ...(outranks === undefined ? {} : { outranks }),
     open: (snapshot, _state, heads) => openRanked(ranking, snapshot, heads),
-  };
+  } satisfies Order);
 }
 
 interface RankedLane {

@@ -1,6 +1,7 @@
 import type { Shape } from '../../options/options.ts';
 import { aNumber, optional, orNull } from '../../options/options.ts';
 import { checkPart } from '../check-part.ts';
+import { madeWith } from '../made-with.ts';
 import type { Order } from '../order.ts';
 import type { JobFacts } from '../snapshot.ts';
 import { ranked } from './ranked.ts';
@@ -36,9 +37,10 @@ export function strictPriority(options: StrictPriorityOptions = {}): Order {
   const { agingMs = 60_000 } = options;
   const rank = ({ priority, createdMs }: JobFacts): number =>
     agingMs === null ? priority : priority * agingMs + createdMs;
-  return ranked({
+  const order = ranked({
     name: 'strict_priority',
     rank,
     outranks: (job, other) => job.priority < other.priority && rank(job) < rank(other),
   });
+  return madeWith(options, order);
 }

@@ -168,6 +168,19 @@ begin
 end
 $$;
 
+-- Notes the policy of a scheduler that runs, and forgets schedulers that do not any more. p_policy null: this
+-- one has stopped.
+create function note_policy(p_scheduler text, p_policy text, p_parts text) returns void
+  language sql volatile security definer
+  set search_path from current
+as $$
+  delete from scheduler_policy p
+  where p.scheduler = p_scheduler and p_policy is null or p.seen < clock_timestamp() - interval '1 minute';
+  insert into scheduler_policy as p (scheduler, policy, parts, seen)
+  select p_scheduler, p_policy, p_parts, clock_timestamp() where p_policy is not null
+  on conflict (scheduler) do update set policy = excluded.policy, parts = excluded.parts, seen = excluded.seen
+$$;
+
 -- Holds the lease row until commit: a standby that takes over waits for this transaction, and sees all of it.
 -- A leader whose lease has run out, or whose epoch has passed, gets an error and writes nothing.
 create function assert_leader(p_leader text, p_epoch bigint) returns void

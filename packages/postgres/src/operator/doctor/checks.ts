@@ -203,6 +203,17 @@ const health: readonly Check[] = [
                        and (q.run_after is null or q.run_after < clock_timestamp() - interval '1 minute'))`,
   },
   {
+    name: 'policies_that_differ',
+    says: 'all schedulers have the same policy',
+    severity: 'warning',
+    remedy: 'other rules hold once another one leads: stop those with the older policy',
+    find: (schema) =>
+      `select concat(p.scheduler, ' with ', p.policy) as id from ${schema}.scheduler_policy p
+       where p.seen > clock_timestamp() - interval '1 minute'
+         and exists (select from ${schema}.scheduler_policy o
+                     where o.seen > clock_timestamp() - interval '1 minute' and (o.policy, o.parts) <> (p.policy, p.parts))`,
+  },
+  {
     name: 'unreadable_rows',
     says: 'the leading scheduler can read all jobs, nodes and settings that it looks at',
     severity: 'error',

@@ -2,6 +2,7 @@ import { unreachable } from '../../../errors.ts';
 import type { Shape } from '../../../options/options.ts';
 import { aFlag, aFunction, aNumber, optional } from '../../../options/options.ts';
 import { aName, checkPart } from '../../check-part.ts';
+import { madeWith } from '../../made-with.ts';
 import type { Gate, OpenGate, Verdict } from '../../gate.ts';
 import type { Candidate, JobFacts, Snapshot } from '../../snapshot.ts';
 import { own } from '../../snapshot.ts';
@@ -63,7 +64,7 @@ const shape: Shape<CircuitBreakerOptions> = {
  */
 export function circuitBreaker(options: CircuitBreakerOptions): Gate {
   checkPart('gate', 'circuitBreaker', { options, shape });
-  return {
+  return madeWith(options, {
     name: options.name,
     initial: {},
     restore: savedCircuits,
@@ -82,7 +83,7 @@ export function circuitBreaker(options: CircuitBreakerOptions): Gate {
       of: (job) => (options.when?.(job) === false ? null : groupOf(options.by, job)),
       lane: options.lane === true,
     },
-  };
+  } satisfies Gate);
 }
 
 function openBreaker(snapshot: Snapshot, state: Circuits, options: CircuitBreakerOptions): OpenGate {

@@ -10,6 +10,7 @@ import {
   orNull,
 } from '../../../options/options.ts';
 import { aName, checkPart } from '../../check-part.ts';
+import { madeWith } from '../../made-with.ts';
 import { ownPart } from '../../own-parts.ts';
 import type { Heads, OpenOrder, Order } from '../../order.ts';
 import type { InFlight, JobFacts, Lane, Settlement, Snapshot } from '../../snapshot.ts';
@@ -126,7 +127,7 @@ export function fairShareOver(options: FairShareOptions, prepare?: Order['prepar
     runtimeOf: createRuntimeOf(levels),
     slots: levels.every(({ by }) => typeof by !== 'function') ? new WeakMap() : null,
   };
-  const order: Order<FairShareState> = {
+  const order: Order<FairShareState> = madeWith(options, {
     name,
     initial,
     restore: (saved) => restoreState(saved, initial),
@@ -136,7 +137,7 @@ export function fairShareOver(options: FairShareOptions, prepare?: Order['prepar
     needs: { settlements: charge === 'time' },
     soft: true,
     ...(prepare === undefined ? {} : { prepare }),
-  };
+  });
   return levels === queuesAndKeys && unit !== 'cost' ? ownPart(order) : order;
 }
 
