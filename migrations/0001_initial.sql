@@ -2091,7 +2091,7 @@ as $$
 $$;
 
 -- Lists results of a step by its name (flow_results). Without any there is a row that has not ended; no row: there is no
--- such step. Who knows a flow's id may read its results, as those of a job.
+-- such step. The flow's id is all that its reader needs, as with the result of a job.
 create function step_results(p_flow uuid, p_step text, p_after uuid default null, p_max integer default 1000)
   returns table (job uuid, outcome text, result jsonb, task text, ended boolean)
   language sql stable security definer

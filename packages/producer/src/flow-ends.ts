@@ -27,7 +27,7 @@ export interface FlowHandle {
   ended(options?: ResultOptions): Promise<FlowEnd>;
   /**
    * Reads how a step's jobs have ended so far, in the order of job ids, a page at a time: those with a result, and those that are not
-   * done. Of a signal: its value.
+   * done. A signal has one end, its value.
    * @throws {PgQueueError} `not_found`: there is no such flow or step, or the flow ended more than seven days ago; `closed`;
    * `key_missing`, `undecodable`: a result is encrypted, and can't be decrypted here; `configuration`
    */

@@ -20,7 +20,7 @@ import { encodeReturned, encodeThrown } from './protocol.ts';
 export async function runAttempt(input: ChildInput): Promise<void> {
   dieWithParent();
   conceals = input.conceals;
-  const { run } = (floating ??= openFloating(input.floatingRejections));
+  const run = (floating ??= openFloating(input.floatingRejections)).inTurn();
   const line = openLine();
   const rejections = rejectionsOf(line, input.job);
   const { context, methods } = childContext(input, () => line.peer);
