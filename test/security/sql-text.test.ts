@@ -18,6 +18,7 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     'sql.unsafe(text, [...values] as (string | number | boolean | null)[])':
       'that library’s name for a text with parameters',
   },
+  'postgres/src/calls/enqueue/known.ts': { found: 'one of two calls in the code' },
   'dashboard/src/desk.ts': { "missing.join(' and no role ')": 'in a message: names of roles' },
   'postgres/src/dashboard/activity.ts': { sums: 'columns, a constant' },
   'postgres/src/dashboard/as-role.ts': {

@@ -15,7 +15,7 @@ export async function knownIds(
   const found =
     of === 'job' ? 'job_result($1::text::uuid[], p_exact => false)' : 'flow_state($1::text::uuid[])';
   const rows = await query<{ readonly id: string }>(`select f.id::text as id from ${schema}.${found} f`, [
-    `{${ids.join(',')}}`,
+    ids,
   ]);
   return rows.map(({ id }) => id);
 }
