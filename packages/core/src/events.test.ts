@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { Logger, PgQueueEvent } from './events.ts';
-import { countByTask, logObserver } from './events.ts';
+import { allObservers, countByTask, logObserver } from './events.ts';
 
 function levelOf(event: PgQueueEvent): string {
   const said: string[] = [];
@@ -30,6 +30,25 @@ test('an error goes where loggers look for it, and the rest beside it', () => {
     stack: expect.stringMatching(/^\s+at /) as unknown,
   };
   expect(lines).toEqual([[{ during: 'tick', err }, 'database.error']]);
+});
+
+test('an observer that fails, at once or later, keeps no event from the others, and nothing is left unhandled', async () => {
+  const heard: unknown[] = [];
+  const unhandled: unknown[] = [];
+  const listen = (error: unknown): void => void unhandled.push(error);
+  process.on('unhandledRejection', listen);
+  const observe = allObservers(
+    () => {
+      throw new Error('at once');
+    },
+    (): unknown => Promise.reject(new Error('later')),
+    undefined,
+    ({ type }) => heard.push(type),
+  );
+  observe({ type: 'database.error', during: 'tick', error: new Error('away') });
+  await new Promise((resolve) => setImmediate(resolve));
+  process.off('unhandledRejection', listen);
+  expect([heard, unhandled]).toEqual([['database.error'], []]);
 });
 
 test('jobs are counted by queue and task, in whatever order they come', () => {

@@ -1,5 +1,6 @@
 import type { JobStatus } from './job/job.ts';
 import { loggedFields } from './logged.ts';
+import { caught } from './runtime/when-done.ts';
 
 /** Event of a producer, scheduler or worker, as data: ids and figures, never payloads. */
 export type PgQueueEvent =
@@ -238,7 +239,10 @@ export function countByTask(
   );
 }
 
-/** Receives every event of a process, synchronously. Must not throw: an error that it throws is dropped. */
+/**
+ * Receives every event of a process, synchronously. Must not throw: its error is dropped, and so is the rejection
+ * of a promise that it returns, which nobody waits for.
+ */
 export type Observer = (event: PgQueueEvent) => void;
 
 /** The part of a pino logger that {@link logObserver} needs. */
@@ -298,12 +302,13 @@ export function logObserver(logger: Logger): Observer {
   };
 }
 
-/** Joins several observers into one. An error that one of them throws does not reach the others. */
+/** Joins several observers into one. An error of one of them, thrown or by its promise, reaches nobody. */
 export function allObservers(...observers: readonly (Observer | undefined)[]): Observer {
   return (event) => {
     for (const observer of observers) {
       try {
-        observer?.(event);
+        const returned: unknown = observer?.(event);
+        void caught(returned, () => undefined);
       } catch {
         // an observer is the user's code: its failure must not stop a scheduler or a worker
       }
