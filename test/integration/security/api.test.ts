@@ -210,6 +210,7 @@ const ofProducer: Calls = {
           (name) => () => producer.start(aFlow('f').step('a', task.job({})), { [name]: x }),
         )),
   ],
+  flow: (x) => [() => Promise.resolve(x).then((given) => producer.flow(given).id)],
   signal: (x) => [
     () => producer.signal(x, 'a', 1),
     () => producer.signal(flow, x, 1),
