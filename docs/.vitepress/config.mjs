@@ -97,6 +97,7 @@ export default defineConfig({
           'guides/protocol',
           'guides/encryption',
           'guides/testing',
+          'guides/coming-from',
         ),
       },
       {
