@@ -1571,16 +1571,12 @@ create function forget_signals(p_jobs uuid[], p_done boolean) returns void
   set enable_hashjoin = off
   set enable_mergejoin = off
 as $$
-declare
-  v_flows uuid[] := array(
+begin
+  perform drop_flows(array(
     select f.id from unnest(p_jobs) as j (id)
       cross join lateral (select f.id, f.state from flow f where f.waiter = j.id for update) f
     where (p_done or f.state <> 'done')
-      and (select s.step from flow_step s where s.flow = f.id and s.kind = 'jobs' limit 1) is null);
-begin
-  if cardinality(v_flows) > 0 then
-    perform drop_flows(v_flows);
-  end if;
+      and (select s.step from flow_step s where s.flow = f.id and s.kind = 'jobs' limit 1) is null));
 end
 $$;
 
@@ -2563,9 +2559,7 @@ declare
                                                       and (select d.id from dead_letter d where d.id = f.waiter) is null))
     order by f.ended limit p_max for update skip locked);
 begin
-  if cardinality(v_flows) > 0 then
-    perform drop_flows(v_flows);
-  end if;
+  perform drop_flows(v_flows);
   return cardinality(v_flows);
 end
 $$;
@@ -2580,6 +2574,9 @@ create function drop_flows(p_flows uuid[]) returns void
   set enable_mergejoin = off
 as $$
 begin
+  if cardinality(p_flows) = 0 then
+    return;
+  end if;
   delete from flow_result r where r.flow = any (p_flows);
   delete from flow_job j where j.flow = any (p_flows);
   delete from flow_tally t where t.flow = any (p_flows);

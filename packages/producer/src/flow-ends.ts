@@ -80,12 +80,20 @@ export function createFlowEnds(parts: HearingParts | undefined, codec: Codec | u
   });
   return {
     handle,
-    flow: (id) => handle(idOf('producer.flow', 'the id of a flow, a UUID', id)),
+    flow: (id) => handle(flowIdOf(id)),
     stop: async () => {
       isClosed = true;
       await waits?.stop(closed());
     },
   };
+}
+
+/**
+ * Returns the id of a flow in the form in which the database returns it.
+ * @throws {PgQueueError} `configuration`: it is no UUID
+ */
+export function flowIdOf(given: unknown): string {
+  return idOf('producer.flow', 'the id of a flow, a UUID', given);
 }
 
 const stepName = aText({ max: flowLimits.nameLengthMax });

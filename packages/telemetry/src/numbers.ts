@@ -45,7 +45,7 @@ export interface GaugeValue {
   readonly value: number;
 }
 
-/** So many queues are told apart, and pools, and reasons; the rest is summed. */
+/** Most queues, pools and reasons that have a series each; all others share one. */
 export const queuesMax = 100;
 
 const states = ['delayed', 'pending', 'ready', 'running', 'dead'] as const;

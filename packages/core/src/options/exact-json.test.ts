@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { exactJson, isInCalendar } from './exact-json.ts';
+import { exactJson } from './exact-json.ts';
 
 describe('numbers in JSON', () => {
   test.each([
@@ -32,13 +32,4 @@ describe('numbers in JSON', () => {
     const text = '{"a":[true,null,{"b":"1e400"}],"":1,"c":{}}';
     expect(exactJson(text)).toEqual(JSON.parse(text));
   });
-});
-
-test.each([
-  ['2028-02-29T08:00:00Z', true],
-  ['2030-02-29T08:00:00Z', false],
-  ['2030-02-31T08:00:00+01:00', false],
-  ['2030-13-01T08:00:00Z', false],
-])('the day of %s exists: %s', (iso, exists) => {
-  expect(isInCalendar(iso)).toBe(exists);
 });

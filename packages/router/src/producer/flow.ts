@@ -1,13 +1,13 @@
 import type { FlowHandle } from '@pgqueue/producer';
+import { flowIdOf } from '@pgqueue/producer/internal';
 import type { Member } from '../installations/member.ts';
 import { findIn, lookUpOrder } from './find.ts';
 import type { Producers } from './members.ts';
 
 /** A flow by its id, in the installation that has it: a flow does not move. */
 export function flowIn(members: readonly Member[], producers: Producers, flowId: string): FlowHandle {
-  const order = lookUpOrder(members, flowId);
-  const [handle] = order.slice(0, 1).map((member) => producers.plain(member).flow(flowId)); // refuses an id that is none
-  const id = handle?.id ?? flowId;
+  const id = flowIdOf(flowId);
+  const order = lookUpOrder(members, id);
   return {
     id,
     ended: (options) => findIn(order, (member) => producers.plain(member).flow(id).ended(options)),

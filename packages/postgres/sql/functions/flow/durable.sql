@@ -126,16 +126,12 @@ create function forget_signals(p_jobs uuid[], p_done boolean) returns void
   set enable_hashjoin = off
   set enable_mergejoin = off
 as $$
-declare
-  v_flows uuid[] := array(
+begin
+  perform drop_flows(array(
     select f.id from unnest(p_jobs) as j (id)
       cross join lateral (select f.id, f.state from flow f where f.waiter = j.id for update) f
     where (p_done or f.state <> 'done')
-      and (select s.step from flow_step s where s.flow = f.id and s.kind = 'jobs' limit 1) is null);
-begin
-  if cardinality(v_flows) > 0 then
-    perform drop_flows(v_flows);
-  end if;
+      and (select s.step from flow_step s where s.flow = f.id and s.kind = 'jobs' limit 1) is null));
 end
 $$;
 

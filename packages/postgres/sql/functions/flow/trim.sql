@@ -17,9 +17,7 @@ declare
                                                       and (select d.id from dead_letter d where d.id = f.waiter) is null))
     order by f.ended limit p_max for update skip locked);
 begin
-  if cardinality(v_flows) > 0 then
-    perform drop_flows(v_flows);
-  end if;
+  perform drop_flows(v_flows);
   return cardinality(v_flows);
 end
 $$;
@@ -34,6 +32,9 @@ create function drop_flows(p_flows uuid[]) returns void
   set enable_mergejoin = off
 as $$
 begin
+  if cardinality(p_flows) = 0 then
+    return;
+  end if;
   delete from flow_result r where r.flow = any (p_flows);
   delete from flow_job j where j.flow = any (p_flows);
   delete from flow_tally t where t.flow = any (p_flows);
