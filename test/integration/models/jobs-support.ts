@@ -60,7 +60,7 @@ export function put(job: ModelJob, state: State): void {
   job.state = state;
   if (state !== 'running') [job.token, job.cancelled] = [undefined, false];
   if (state !== 'running' && state !== 'ready') job.bundle = null;
-  if (state === 'done' || state === 'dead' || state === 'cancelled') job.checkpoint = null;
+  if (state === 'done' || state === 'cancelled') job.checkpoint = null;
 }
 
 /** Releases a job that has not run: a job of a bundle becomes pending again. */
