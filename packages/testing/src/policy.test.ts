@@ -53,10 +53,15 @@ describe('see', () => {
     expect(planned(see(many, { slots: 3, inFlight: taken }))).toBe('job-1');
   });
 
-  test('takes any part of a snapshot as it is given', () => {
+  test('takes any other part of a snapshot as it is given', () => {
     const late = see([job(1)], { nowMs: 5, pools: {}, batchMax: 7 });
     expect(late).toMatchObject({ nowMs: 5, pools: {}, batchMax: 7 });
     expect(planned(late)).toBe('');
+  });
+
+  test('takes fetched values as simulations do, and says that they are of that time', () => {
+    const { prepared } = see([], { nowMs: 5, prepared: { credit: ['a'] } });
+    expect(prepared).toEqual({ credit: { value: ['a'], atMs: 5 } });
   });
 });
 

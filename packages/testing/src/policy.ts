@@ -7,6 +7,7 @@ import type {
   Explanation,
   InFlight,
   JobFacts,
+  Json,
   Lane,
   Plan,
   Policy,
@@ -47,27 +48,36 @@ export function ready(waited: Candidate, dispatchedMs = 0): InFlight {
   return { ...facts, pool: 'default', state: 'ready', node: null, dispatchedMs, bundle: null };
 }
 
+/** Parts of a snapshot that differ from the defaults of {@link see}. */
+export type SeenParts = Omit<Partial<Snapshot>, 'prepared'> & {
+  /** Slots of each pool, and most jobs that may be ready there. Default 100. */
+  readonly slots?: number;
+  /** Values that gates and orders would have fetched at that time, by their names: as `simulate` takes them. */
+  readonly prepared?: Readonly<Record<string, Json>>;
+};
+
 /**
  * Makes the snapshot that a scheduler would plan on. Defaults: the time is 0, nothing is in flight, queues
  * have no settings, and each pool has one group of nodes that runs every task of the given jobs.
  * @param waiting jobs in any order; each lane shows all of its jobs
- * @param seen parts of the snapshot that differ from the defaults. `slots`: number of slots in each pool, and
- * most jobs that may be ready there. Default 100
+ * @param seen parts of the snapshot that differ from the defaults
  */
 export function see(
   waiting: readonly Candidate[],
-  { slots = 100, ...seen }: Partial<Snapshot> & { readonly slots?: number } = {},
+  { slots = 100, prepared = {}, ...seen }: SeenParts = {},
 ): Snapshot {
-  const { inFlight = [], queues = {} } = seen;
+  const { nowMs = 0, inFlight = [], queues = {} } = seen;
   return {
-    nowMs: 0,
+    nowMs,
     lanes: lanesOf(waiting),
     inFlight,
     settled: [],
     queues,
     pools: poolsOf(waiting, { inFlight, queues, slots }),
     health: null,
-    prepared: {},
+    prepared: Object.fromEntries(
+      Object.entries(prepared).map(([name, value]) => [name, { value, atMs: nowMs }]),
+    ),
     batchMax: 1_000,
     ...seen,
   };

@@ -106,7 +106,7 @@ export class Holder {
     const held = this.#grant;
     const valid = held !== undefined && nowMs - held.askedMs < validMs;
     const ownMs = nowMs + this.#offsetMs;
-    const prepared = valid ? { [name]: { value: held.grant as Json, atMs: ownMs } } : {};
+    const prepared = valid ? { [name]: held.grant as Json } : {};
     const jobs = Array.from({ length: waiting }, (_, n) => job(this.#seq + n, { id: `${this.#seq + n}` }));
     const inFlight = this.inFlight.map((one) => running(one));
     const snapshot = see(jobs, { nowMs: ownMs, prepared, inFlight });
