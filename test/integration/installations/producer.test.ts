@@ -2,6 +2,9 @@ import { defineTask, flow, installationOf, signal } from '@pgqueue/core';
 import { setRoute } from '@pgqueue/postgres/internal';
 import type { RouterProducer } from '@pgqueue/router';
 import { createRouter, homeOf } from '@pgqueue/router';
+import { once } from 'node:events';
+import type { AddressInfo } from 'node:net';
+import { connect, createServer } from 'node:net';
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { listed } from '../../support/isolated/listed.ts';
@@ -165,6 +168,44 @@ describe('three installations', () => {
       await other.close();
     }
     expect(await waitingIn(several)).toEqual([2, 0, 1]);
+  });
+
+  test('jobs without a key go to the others once one is known to be down, and to it again when it answers', async () => {
+    const { hostname, port, href } = new URL(nth(several.installations, 1).connectionString);
+    let down = true;
+    const relay = createServer((client) => {
+      const server = connect(Number(port === '' ? 5432 : port), hostname);
+      for (const socket of [client, server]) {
+        socket.on('error', () => {});
+        socket.on('close', () => {
+          client.destroy();
+          server.destroy();
+        });
+      }
+      if (down) client.destroy();
+      client.pipe(server).pipe(client);
+    });
+    await once(relay.listen(0, '127.0.0.1'), 'listening');
+    const two = new URL(href);
+    two.hostname = '127.0.0.1';
+    two.port = `${(relay.address() as AddressInfo).port}`;
+    const installations = several.installations.map((one) =>
+      one.number === 2 ? { ...one, connectionString: two.href } : one,
+    );
+    const other = createRouter({ installations, pollMs: 100 });
+    const enqueueOne = async (): Promise<number | undefined> =>
+      installationOf((await other.producer.enqueue(task, { n: 1 })).id);
+    try {
+      await expect(other.producer.enqueue(task, { n: 1 }, { key: second })).rejects.toThrow('installation two');
+      for (let n = 0; n < 6; n += 1) expect([1, 3]).toContain(await enqueueOne());
+      await other.producer.enqueueMany(Array.from({ length: 6 }, (_, n) => task.job({ n })));
+      expect(await waitingIn(several)).toEqual([6, 0, 6]);
+      down = false;
+      await expect.poll(enqueueOne).toBe(2);
+    } finally {
+      await other.close();
+      relay.close();
+    }
   });
 
   test.each([

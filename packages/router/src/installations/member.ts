@@ -1,7 +1,7 @@
 import { PgQueueError } from '@pgqueue/core';
 import type { Database } from '@pgqueue/postgres';
 import type { Installation } from '@pgqueue/postgres/internal';
-import { identityProblem, openDatabase, readIdentity, sqlState } from '@pgqueue/postgres/internal';
+import { identityProblem, isTransient, openDatabase, readIdentity, sqlState } from '@pgqueue/postgres/internal';
 
 /** An installation of a router, with connections of its own for routes and checks. */
 export interface Member {
@@ -17,6 +17,8 @@ export interface Member {
   readonly identified: () => Promise<void>;
   /** Runs a call to this installation after that check. Its errors name the installation. */
   readonly run: <Result>(work: () => Promise<Result>) => Promise<Result>;
+  /** Reports whether the call that ended last did not reach the database, or lost it. */
+  readonly isDown: () => boolean;
   readonly close: () => Promise<void>;
 }
 
@@ -39,6 +41,7 @@ export function createMember(
   const database = open({ connectionsMax: 2, queryTimeoutMs });
   let patient: Database | undefined;
   let checked: Promise<void> | undefined;
+  let down = false;
 
   const check = async (): Promise<void> => {
     const found = await readIdentity(database).catch((error: unknown) => {
@@ -66,9 +69,17 @@ export function createMember(
     patient: () => (patient ??= open({ connectionsMax: 4, queryTimeoutMs: 600_000 })),
     identified,
     run: async (work) => {
-      await identified();
-      return naming(installation, work);
+      try {
+        await identified();
+        const result = await naming(installation, work);
+        down = false;
+        return result;
+      } catch (error) {
+        down = error instanceof PgQueueError && error.code === 'installation' && isTransient(error.cause);
+        throw error;
+      }
     },
+    isDown: () => down,
     close: async () => {
       await Promise.all([database.close(), patient?.close()]);
     },
