@@ -23,7 +23,7 @@ import type { TopOptions } from './top.ts';
 /** Name and times of a recurring job. */
 export interface ScheduleTimes {
   readonly name: string;
-  /** Five fields, or six with seconds first. */
+  /** Five fields, six with seconds first, or seven with a year last; or a name such as `@daily`. */
   readonly cron: string;
   /** An IANA name. Default UTC. */
   readonly timezone?: string;
