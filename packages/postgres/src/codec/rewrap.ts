@@ -26,8 +26,8 @@ interface DeadRow {
 }
 
 /**
- * Encrypts the payloads, checkpoints and encrypted errors of dead jobs under the first key; plain payloads and checkpoints are encrypted, too. A job that
- * was redriven meanwhile is left alone.
+ * Encrypts the payloads, checkpoints and encrypted errors of dead jobs under the first key; plain payloads and checkpoints are encrypted, too, if the codec
+ * accepts them. A job that was redriven meanwhile is left alone.
  */
 export async function rewrapDead(target: Target, codec: Codec, ids: readonly string[]): Promise<Rewrapped> {
   const { query, schema } = target;

@@ -60,7 +60,7 @@ export interface RewrapResult {
   readonly done: number;
   /** Jobs that were under it already. */
   readonly current: number;
-  /** Jobs that could not be decrypted, and are as they were: their key is missing, or they were changed. */
+  /** Jobs that could not be decrypted, and are as they were: their key is missing, they were changed, or they are plain, and the codec refuses that. */
   readonly unreadable: number;
   /** Reasons of the first ten of those. */
   readonly problems: readonly string[];
@@ -81,7 +81,8 @@ export interface DeadOperator {
   readonly purge: (selection: DeadSelection, options?: BulkOptions) => Promise<BulkResult>;
   /**
    * Encrypts dead jobs under the first key of the operator's codec: then the older keys are not needed for them any more. Plain
-   * payloads are encrypted, too. Works in chunks; what is interrupted can be repeated.
+   * payloads and checkpoints are encrypted, too, if the codec has `plain: 'accept'`; with `refuse` they are unreadable. Works in
+   * chunks; what is interrupted can be repeated.
    * @throws {PgQueueError} `configuration`: the operator has no codec
    */
   readonly rewrap: (selection: DeadSelection, options?: BulkOptions) => Promise<RewrapResult>;
