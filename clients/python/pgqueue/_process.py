@@ -59,7 +59,7 @@ class Processes:
 
     def run(self, task: Task, payload: Any, calls: LeaseCalls, facts: dict[str, Any]) -> Any:
         """Runs a handler. Raises what it raises, and ``ProcessDied``."""
-        child = self._idle.pop() if self._idle else _Child()
+        child = self._child()
         attempt = calls.attempt
         with child.lock:
             child.serves = attempt
@@ -69,19 +69,29 @@ class Processes:
                 raise Aborted(attempt.aborted)
             kind, value = child.run(task, payload, calls, facts)
         except (EOFError, OSError) as error:
+            child.lost = True
             if attempt.aborted is not None:
                 raise Aborted(attempt.aborted) from None
             raise ProcessDied(f"the process of its handler died ({child.exit_code()})") from error
         finally:
             with child.lock:
                 child.serves = None
-            if child.process.is_alive() and not self._closed:
-                self._idle.append(child)
-            else:
+            if child.lost or self._closed:
                 child.pipe.close()
+            else:
+                self._idle.append(child)
         if kind == "error":
             raise value
         return value
+
+    def _child(self) -> _Child:
+        """A process that waits for work, or a new one."""
+        try:
+            while not (child := self._idle.pop()).process.is_alive():
+                child.pipe.close()
+            return child
+        except IndexError:
+            return _Child()
 
     def close(self) -> None:
         self._closed = True
@@ -98,6 +108,8 @@ class _Child:
         other.close()
         self.lock = threading.Lock()
         self.serves: object = None
+        self.lost = False
+        """It was killed, or has died: it runs no other job, even while it still looks alive."""
 
     def run(self, task: Task, payload: Any, calls: LeaseCalls, facts: dict[str, Any]) -> tuple[str, Any]:
         self.pipe.send((task.handler.__module__, task.handler.__qualname__, payload, facts))
@@ -110,6 +122,7 @@ class _Child:
     def kill(self, attempt: object) -> None:
         with self.lock:
             if self.serves is attempt:
+                self.lost = True
                 self.process.kill()
 
     def exit_code(self) -> str:

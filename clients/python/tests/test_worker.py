@@ -559,6 +559,13 @@ def hangs_there(payload, ctx):
     return "went on"
 
 
+@task("hangs-or-not", process=True, timeout=1, retry=RetryPolicy(max_tries=1))
+def hangs_or_not(payload):
+    if payload["hangs"]:
+        held = bytearray(200_000_000)  # a killed process that holds memory takes its time to end
+        time.sleep(600 + len(held))
+
+
 class Processes(DatabaseTest):
     def test_handlers_run_in_other_processes(self) -> None:
         self.worker(square)
@@ -572,6 +579,15 @@ class Processes(DatabaseTest):
         made = self.producer.enqueue("hangs-there")
         self.assertEqual(self.producer.result(made), "went on")
         self.assertIn("timeout", {one["kind"] for one in history(made.id)[3]})
+
+    def test_a_killed_process_takes_no_other_job_with_it(self) -> None:
+        self.worker(hangs_or_not, concurrency=1)
+        made = self.producer.enqueue_many([hangs_or_not.job({"hangs": n % 2 == 0}) for n in range(8)])
+        until("all to end", lambda: all(status(one.id) in ("done", "dead") for one in made))
+        told = sql(
+            "select errors::text from pgqueue.job where id = any (%s) and errors is not null", [one.id for one in made]
+        )
+        self.assertNotIn("crash", str(told))
 
     def test_errors_outcomes_and_deaths(self) -> None:
         self.worker(ends_there)
