@@ -1,12 +1,15 @@
 """Handlers in processes of their own: their death costs no other job, and an abort kills them."""
 from __future__ import annotations
 
+import atexit
 import importlib
 import multiprocessing
 import os
+import signal
 import sys
 import threading
 from multiprocessing import connection as pipes
+from multiprocessing import resource_tracker
 from typing import Any
 
 from ._codec import Json
@@ -15,6 +18,10 @@ from ._json import Seconds
 from ._lease import LeaseCalls
 from ._task import Outcome, Task
 
+_NAME = "pgqueue handler"
+_STOPS = (signal.SIGINT, signal.SIGTERM)
+"""Signals to the worker, which a terminal or a supervisor may send to its handlers as well."""
+_MASKS = hasattr(signal, "pthread_sigmask")
 _CALLS = ("extend", "progress", "checkpoint", "add_jobs")
 
 
@@ -103,8 +110,15 @@ class _Child:
     def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, other = context.Pipe()
-        self.process = context.Process(target=_serve, args=(other,), name="pgqueue handler", daemon=True)
-        self.process.start()
+        self.process = context.Process(target=_serve, args=(other,), name=_NAME, daemon=True)
+        if _MASKS:  # inherited, so that no signal ends the process before it serves
+            resource_tracker.ensure_running()  # or the first start would begin it, which takes the mask off
+            signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
+        try:
+            self.process.start()
+        finally:
+            if _MASKS:
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
         other.close()
         self.lock = threading.Lock()
         self.serves: object = None
@@ -144,7 +158,11 @@ def _answer(calls: LeaseCalls, name: str, given: Any) -> tuple[str, Any]:
 
 
 def _serve(pipe: Any) -> None:
-    """The main loop of such a process."""
+    """The main loop of such a process. The worker ends it: signals to all processes at once must not."""
+    for stop in _STOPS:
+        signal.signal(stop, lambda *_: None)  # not SIG_IGN, which programs that a handler starts would inherit
+    if _MASKS:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     while True:
         try:
@@ -172,3 +190,11 @@ def _end_with_parent() -> None:
     if parent is not None:
         pipes.wait([parent.sentinel])
         os._exit(1)
+
+
+@atexit.register
+def _end_all() -> None:
+    """Ends those that a worker has left, before multiprocessing would wait for them after a SIGTERM."""
+    for process in multiprocessing.active_children():
+        if process.name == _NAME:
+            process.kill()

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -15,6 +16,7 @@ import psycopg
 from pgqueue import (
     Aborted,
     Cancelled,
+    Enqueued,
     FanOut,
     GiveUp,
     Job,
@@ -566,6 +568,14 @@ def hangs_or_not(payload):
         time.sleep(600 + len(held))
 
 
+@task("waits-there", process=True)
+def waits_there(payload):
+    Path(payload, "began").touch()
+    while not Path(payload, "end").exists():
+        time.sleep(0.02)
+    return "ended"
+
+
 class Processes(DatabaseTest):
     def test_handlers_run_in_other_processes(self) -> None:
         self.worker(square)
@@ -599,6 +609,19 @@ class Processes(DatabaseTest):
         self.assertEqual(crash["kind"], "crash")
 
 
+WITH_PROCESSES = """
+import os, sys
+from pgqueue import Worker
+from tests.test_worker import waits_there
+
+worker = Worker(os.environ["PGQUEUE_TEST_WORKER_URL"], [waits_there], drain=600)
+if sys.argv[1] == "run":
+    worker.run()
+else:
+    worker.start()
+    input()
+"""
+
 SCRIPT = """
 import os, sys, time
 from pgqueue import Worker, task
@@ -615,11 +638,17 @@ Worker(os.environ["PGQUEUE_TEST_WORKER_URL"], [script], drain=float(sys.argv[1])
 
 
 class Stopping(DatabaseTest):
-    def script(self, drain: float) -> subprocess.Popen[str]:
+    def script(self, argument: object, script: str = SCRIPT) -> subprocess.Popen[str]:
         environment = {**os.environ, "PGQUEUE_TEST_WORKER_URL": WORKER, "PYTHONPATH": str(Path(__file__).parents[1])}
         running = subprocess.Popen(
-            [sys.executable, "-c", SCRIPT, str(drain)], env=environment, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", script, str(argument)],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         )
+        self.addCleanup(running.stdin.close)
         self.addCleanup(running.stdout.close)
         self.addCleanup(running.wait)
         self.addCleanup(running.kill)
@@ -635,6 +664,31 @@ class Stopping(DatabaseTest):
         self.assertEqual(running.wait(150), 0)
         self.assertEqual(status(made.id), "done")
         sql("delete from pgqueue.queue where id = %s", later.id)
+
+    def waiting(self, how: str) -> tuple[subprocess.Popen[str], Enqueued, Path]:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        running = self.script(how, WITH_PROCESSES)
+        made = self.producer.enqueue(waits_there, folder.name)
+        until("it to begin", Path(folder.name, "began").exists)
+        return running, made, Path(folder.name)
+
+    def test_a_signal_to_all_processes_lets_handlers_end(self) -> None:
+        for stop in (signal.SIGINT, signal.SIGTERM):  # Ctrl-C, and a supervisor
+            running, made, folder = self.waiting("run")
+            os.killpg(running.pid, stop)
+            self.assertEqual(status(made.id), "running")
+            (folder / "end").touch()
+            self.assertEqual(running.wait(150), 0)
+            self.assertEqual((history(made.id)[1:]), ("ended", 0, None))
+
+    def test_a_program_that_does_not_stop_its_worker_ends_all_the_same(self) -> None:
+        running, made, _ = self.waiting("start")
+        running.stdin.write("\n")
+        running.stdin.flush()
+        self.assertEqual(running.wait(150), 0)
+        sql("select pgqueue.reset_node(id) from pgqueue.node where state = 'alive'")
+        sql("select pgqueue.cancel(array[%s::uuid])", made.id)
 
     def test_after_its_drain_time_jobs_are_given_back_uncounted(self) -> None:
         running = self.script(0.2)
