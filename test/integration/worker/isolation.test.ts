@@ -251,6 +251,17 @@ describe('in a process', () => {
     await finish();
   });
 
+  test('signals to all processes, such as Ctrl-C, end none; a stop ends what is idle', async () => {
+    const { worker, finish } = await started();
+    const id = await enqueue('signals', { retry: { maxCrashes: 1 } });
+    await ended(id, 'done');
+    const { pid } = (await bench.job(id)).result as { readonly pid: number };
+    expect(isAlive(pid)).toBe(true);
+    await finish();
+    await worker.stop();
+    expect(isAlive(pid)).toBe(false);
+  });
+
   test('a stop gives back what does not end by its signal, uncounted, and leaves nothing behind', async () => {
     const { worker } = await started();
     const [heeds, stubborn] = [await enqueue('wait'), await enqueue('stubborn')];

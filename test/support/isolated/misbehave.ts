@@ -29,6 +29,10 @@ export const handler: HandlerOf<typeof misbehave> = async ({ how, url }, ctx) =>
       process.kill(process.pid, 'SIGSEGV');
       await delay(60_000);
       return null;
+    case 'signals':
+      for (const signal of ['SIGINT', 'SIGTERM'] as const) process.kill(process.pid, signal);
+      await delay(100);
+      return { pid: process.pid };
     case 'memory': {
       const kept: unknown[] = [];
       for (;;) kept.push(Array.from({ length: 10_000 }, (_none, n) => ({ n })));

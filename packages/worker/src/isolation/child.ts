@@ -23,6 +23,7 @@ export async function runAttempt(input: ChildInput): Promise<void> {
   const run = (floating ??= openFloating(input.floatingRejections)).inTurn();
   const line = openLine();
   const rejections = rejectionsOf(line, input.job);
+  busy = true;
   const { context, methods } = childContext(input, () => line.peer);
   // The node calls parts of the attempt, such as the work of a transaction.
   line.listen(methods, (receive, message) => run(rejections, receive, message));
@@ -35,6 +36,7 @@ export async function runAttempt(input: ChildInput): Promise<void> {
     };
     await line.peer.call('ended', await endingOf(input, call));
   } finally {
+    busy = false;
     line.close();
   }
 }
@@ -151,17 +153,22 @@ function onUncaught(error: unknown): void {
 }
 
 let watched = false;
+/** An attempt runs. */
+let busy = false;
 /** Keeps the texts of errors out of what is written. */
 let conceals = false;
 
 /**
- * Ends the process when its parent is gone. A handler that blocks the event loop would otherwise outlive a
- * killed node, so a thread watches the parent's process id.
+ * Ends the process when its parent is gone, and not by signals to all processes, such as Ctrl-C: the node
+ * drains then, and its pool ends what is idle by SIGTERM, and what must not go on by SIGKILL. A handler that
+ * blocks the event loop would otherwise outlive a killed node, so a thread watches the parent's process id.
  */
 function dieWithParent(): void {
   if (watched) return;
   watched = true;
   process.once('disconnect', () => process.exit(1));
+  process.on('SIGINT', () => {});
+  process.on('SIGTERM', () => busy || process.exit());
   process.on('uncaughtException', onUncaught);
   const watch = `const { workerData: parent } = require('node:worker_threads');
     setInterval(() => process.ppid === parent || process.kill(process.pid, 'SIGKILL'), 1000);`;

@@ -31,6 +31,7 @@ interface ProcessOfPool {
     readonly pid?: number;
     readonly exitCode: number | null;
     readonly signalCode: string | null;
+    readonly kill: (signal: NodeJS.Signals) => void;
   };
 }
 
@@ -65,6 +66,8 @@ export function openPool({ memoryMb }: IsolatedOptions): ChildPool {
     run: async ({ attempt, input, killed, channel }) => {
       const start = new AbortController();
       starting.set(attempt, start);
+      const kill = (): void => processes.get(attempt)?.process?.kill('SIGKILL');
+      killed.addEventListener('abort', kill, { once: true }); // the pool's own SIGTERM ends only what is idle
       try {
         await pool.run(input, { signal: AbortSignal.any([killed, start.signal]), channel });
       } finally {
