@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { defineTask } from '@pgqueue/core';
 import type { Unique } from '@pgqueue/core';
 import { createProducer } from '@pgqueue/producer';
@@ -157,6 +158,17 @@ describe('debounce with maxWait', () => {
     const job = `{"n": 0, "task": "hello", "unique_key": "u", "mode": "${mode}", "delay_ms": 5, "max_wait_ms": ${wait}}`;
     await expect(sql(`select pgqueue.enqueue_unique('[${job}]')`)).rejects.toMatchObject({ code: '22023' });
   });
+});
+
+test('a payload of null stays null: under a unique key, as a replacement, with an id; none is {}', async () => {
+  const options = [unique('keep'), unique('replace', 'v'), unique('replace', 'v'), { id: randomUUID() }];
+  for (const one of options) await producer.enqueueByName('hello', null, one);
+  await sql(
+    `select pgqueue.enqueue_unique('[{"n": 0, "task": "hello"}, {"n": 1, "task": "hello", "payload": 1}]')`,
+  );
+  expect(await sql('select payload::text from pgqueue.queue order by seq')).toEqual(
+    ['null', 'null', 'null', '{}', '1'].map((payload) => ({ payload })),
+  );
 });
 
 describe('against one that runs', () => {

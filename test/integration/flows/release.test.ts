@@ -66,3 +66,20 @@ test('a step without jobs ends with the last step that it waits for, and keeps n
     { state: 'ended', outcome: 'done' },
   ]);
 });
+
+test('a payload of null stays null, also in a step that opens later, and none is {}', async () => {
+  const jobs = [{ task: 'hello', payload: null }, { task: 'hello' }, { task: 'hello', payload: 1 }];
+  const flow = await start({
+    steps: [
+      { name: 'first', jobs },
+      { name: 'then', needs: [[0]], jobs },
+    ],
+  });
+  const payloads = (step: number): Promise<unknown> =>
+    sql('select payload::text from pgqueue.queue where step = $1 order by seq', [step]);
+  const given = [{ payload: 'null' }, { payload: '{}' }, { payload: '1' }];
+  expect(await payloads(0)).toEqual(given);
+  await advance();
+  await end(await jobsOf(flow, 0));
+  expect(await payloads(1)).toEqual(given);
+});

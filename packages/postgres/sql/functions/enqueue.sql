@@ -141,10 +141,13 @@ begin
     perform lock_unique_keys(p_jobs);
   end if;
   for j in
-    select x.* from jsonb_to_recordset(p_jobs) as x (
+    -- a payload may be null, and is {} if there is none
+    select x.*, coalesce(x.payload, p_jobs -> (x.ordinality - 1)::integer -> 'payload', '{}') as stored
+    from rows from (jsonb_to_recordset(p_jobs) as (
       n integer, id uuid, queue text, task text, key text, priority integer, attributes jsonb, run_after timestamptz,
       delay_ms float8, expires_at timestamptz, timeout_ms float8, max_tries smallint, max_crashes smallint, retry jsonb,
-      unique_key text, mode text, max_wait_ms float8, payload jsonb, payload_version integer, trace jsonb, again boolean)
+      unique_key text, mode text, max_wait_ms float8, payload jsonb, payload_version integer, trace jsonb, again boolean))
+      with ordinality as x
     -- unique keys in one order for all producers: no deadlock between two batches
     order by x.unique_key is not null, case when x.unique_key is not null then x.task end, x.unique_key, x.n
   loop
@@ -161,7 +164,7 @@ begin
                          max_crashes, retry, unique_key, payload, payload_version, trace)
       values (coalesce(j.id, uuid_v7()), coalesce(j.queue, 'default'), j.task, coalesce(j.key, ''), coalesce(j.priority, 0),
               coalesce(j.attributes, '{}'), v_after, j.expires_at, j.timeout_ms * interval '1 millisecond',
-              coalesce(j.max_tries, 20), coalesce(j.max_crashes, 3), j.retry, j.unique_key, coalesce(j.payload, '{}'),
+              coalesce(j.max_tries, 20), coalesce(j.max_crashes, 3), j.retry, j.unique_key, j.stored,
               coalesce(j.payload_version, 1), j.trace)
       on conflict do nothing
       returning id into v_existing;
@@ -197,7 +200,7 @@ begin
         continue;
       end if;
       update queue
-      set payload = coalesce(j.payload, '{}'), payload_version = coalesce(j.payload_version, 1),
+      set payload = j.stored, payload_version = coalesce(j.payload_version, 1),
           attributes = coalesce(j.attributes, '{}'), priority = coalesce(j.priority, 0), trace = coalesce(j.trace, trace),
           expires_at = j.expires_at,
           run_after = case when j.mode <> 'debounce' then run_after

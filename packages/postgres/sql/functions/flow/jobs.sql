@@ -16,11 +16,12 @@ begin
   select coalesce(x.id, uuid_v7()), coalesce(x.queue, 'default'), x.task, coalesce(x.key, ''), coalesce(x.priority, 0), coalesce(x.attributes, '{}'),
          nullif(greatest(coalesce(x.run_after, v_now + x.delay_ms * interval '1 millisecond'), v_now), v_now),
          x.expires_at, x.timeout_ms * interval '1 millisecond', coalesce(x.max_tries, 20), coalesce(x.max_crashes, 3), x.retry,
-         coalesce(x.payload, '{}'), coalesce(x.payload_version, 1), x.trace, s.flow, s.step
-  from unnest(p_flows, p_steps, p_jobs) as s (flow, step, jobs) cross join lateral jsonb_to_recordset(s.jobs) as x (
+         -- a payload may be null, and is {} if there is none
+         coalesce(x.payload, s.jobs -> (x.ordinality - 1)::integer -> 'payload', '{}'), coalesce(x.payload_version, 1), x.trace, s.flow, s.step
+  from unnest(p_flows, p_steps, p_jobs) as s (flow, step, jobs) cross join lateral rows from (jsonb_to_recordset(s.jobs) as (
     id uuid, queue text, task text, key text, priority integer, attributes jsonb, run_after timestamptz, delay_ms float8,
     expires_at timestamptz, timeout_ms float8, max_tries smallint, max_crashes smallint, retry jsonb, payload jsonb,
-    payload_version integer, trace jsonb)
+    payload_version integer, trace jsonb)) with ordinality as x
   on conflict do nothing;
   get diagnostics v_count = row_count;
   return v_count;
