@@ -1,4 +1,4 @@
-import { spawn } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -118,6 +118,27 @@ describe('the outcome', () => {
     await bench.dispatch();
     await until('the job to be dead', async () => (await bench.job(id)).status === 'dead');
     expect((await bench.job(id)).lastError?.message).toMatch(/could not be started: spawn .* ENOENT$/);
+  });
+
+  test('a payload that JSON cannot hold, or a logger that makes no child: the attempt fails, and no program is left', async () => {
+    const path = program('sleep 600');
+    const big = defineTask({ name: 'big', payload: payload.transform(() => ({ n: 1n })) });
+    const note = (): void => {};
+    const logger = { debug: note, info: note, warn: note, error: note };
+    const child = ({ task }: { readonly task?: unknown }): typeof logger => {
+      if (task === 'big') return logger;
+      throw new Error('no child');
+    };
+    const tasks = [big, runs].map((task) => implement(task, executable(path)));
+    await bench.worker(tasks, { logger: { ...logger, child } });
+    const { id: unheld } = await bench.producer.enqueueByName('big', {}, { retry: { maxTries: 1 } });
+    const { id: unlogged } = await bench.producer.enqueueByName('run', {}, { retry: { maxTries: 1 } });
+    await bench.dispatch();
+    for (const id of [unheld, unlogged])
+      await until(`${id} to be dead`, async () => (await bench.job(id)).status === 'dead');
+    expect((await bench.job(unheld)).lastError?.message).toMatch(/BigInt/);
+    expect((await bench.job(unlogged)).lastError?.message).toBe('no child');
+    expect(execFileSync('ps', ['-A', '-o', 'args'], { encoding: 'utf8' })).not.toContain(path);
   });
 
   test('a result that does not fit the schema of the task', async () => {

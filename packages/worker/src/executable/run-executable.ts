@@ -27,8 +27,10 @@ interface Ended {
 
 /** Runs a command for one attempt; resolves to its result or outcome. */
 export async function runExecutable(command: Command, payload: unknown, context: Context): Promise<unknown> {
-  const { signal } = context;
+  const { signal, log } = context;
   signal.throwIfAborted();
+  // both may throw (a schema made a BigInt of the payload), and nobody would end a program that has begun
+  const input = JSON.stringify(payload ?? null);
   readyGuard();
   const child = spawn(command.file, command.args, {
     cwd: command.cwd,
@@ -36,7 +38,7 @@ export async function runExecutable(command: Command, payload: unknown, context:
     detached: true, // a process group of its own
     stdio: ['pipe', 'pipe', 'pipe'],
   });
-  const ended = await endOf(child, { command, context, input: JSON.stringify(payload ?? null) });
+  const ended = await endOf(child, { command, signal, log, input });
   // a program that was told to end, and does so silently, has not done its work
   if (signal.aborted && (ended.code !== 0 || ended.output?.length === 0)) throw signal.reason;
   return outcomeOf(command, ended);
@@ -46,9 +48,10 @@ async function endOf(
   child: ChildProcessWithoutNullStreams,
   {
     command,
-    context: { signal, log },
+    signal,
+    log,
     input,
-  }: { readonly command: Command; readonly context: Context; readonly input: string },
+  }: Pick<Context, 'signal' | 'log'> & { readonly command: Command; readonly input: string },
 ): Promise<Ended> {
   const { pid } = child;
   if (pid === undefined) {
