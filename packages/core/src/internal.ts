@@ -70,6 +70,7 @@ export { createBell } from './runtime/bell.ts';
 export type { Loop, LoopOptions } from './runtime/loop.ts';
 export { retryPauseMs, startLoop } from './runtime/loop.ts';
 export { soonest } from './runtime/soonest.ts';
+export { quietly } from './runtime/when-done.ts';
 export { within } from './runtime/within.ts';
 export { isGuarded, isTrusted } from './policy/compose/compose.ts';
 export { madeWith, policyText } from './policy/made-with.ts';

@@ -40,6 +40,23 @@ test('a database that is closed has no connection left, so that its server can s
   expect(errors).toEqual([]);
 });
 
+test('an onError that throws ends no process: the broken connection is replaced', async () => {
+  const errors: unknown[] = [];
+  const database = openDatabase({
+    connectionString: own.url,
+    applicationName: 'tells',
+    onError: (error) => {
+      errors.push(error);
+      throw new Error('and again');
+    },
+  });
+  await database.query('select 1', []);
+  expect(await terminate('tells')).toBe(1);
+  await until('onError', () => errors.length > 0);
+  expect(await database.query('select 1 as one', [])).toEqual([{ one: 1 }]);
+  await database.close();
+});
+
 describe('listener', () => {
   const channel = channelName('pgqueue', 'work');
 

@@ -194,6 +194,20 @@ print(json.dumps({"env": dict(os.environ), "args": sys.argv[1:], "cwd": os.getcw
       { ...facts, message: 'two' },
     ]);
   });
+
+  test.each([
+    ['rejects', async () => Promise.reject(new Error('disk is full'))],
+    [
+      'throws',
+      () => {
+        throw new Error('disk is full');
+      },
+    ],
+  ])('a logger that %s changes nothing for its job', async (_fails, note) => {
+    const logger = { debug: note, info: note, warn: note, error: note };
+    const job = await ran({ lines: 'echo one >&2; printf two >&2', worker: { logger } });
+    expect(job).toMatchObject({ status: 'done', tries: 0 });
+  });
 });
 
 describe('limits', () => {

@@ -21,6 +21,18 @@ export function caught<Value>(
   return isPromise(value) ? Promise.resolve(value).catch((error: unknown) => instead(error)) : value;
 }
 
+/**
+ * Calls the user's code from a listener. Its error, thrown or by its promise, is dropped: it would end the process,
+ * and every job of it.
+ */
+export function quietly(call: () => unknown): void {
+  try {
+    void caught(call(), () => undefined);
+  } catch {
+    // what it was told of goes on
+  }
+}
+
 /** Recognizes promises of other realms too, for which `instanceof` fails. */
 function isPromise<Value>(value: MaybePromise<Value>): value is Promise<Value> {
   return typeof value === 'object' && value !== null && 'then' in value && typeof value.then === 'function';

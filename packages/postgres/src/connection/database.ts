@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { PgQueueError } from '@pgqueue/core';
-import { within } from '@pgqueue/core/internal';
+import { quietly, within } from '@pgqueue/core/internal';
 import { Kysely, PostgresDialect } from 'kysely';
 import pg from 'pg';
 import { copyIn } from './copy.ts';
@@ -42,7 +42,7 @@ export interface DatabaseOptions {
   readonly prepare?: boolean;
   /**
    * Called when an idle connection broke, which the pool replaces. Also called for a default of the role or
-   * database that should be changed: the message says how.
+   * database that should be changed: the message says how. Its own error is dropped.
    */
   readonly onError?: (error: Error) => void;
 }
@@ -112,11 +112,12 @@ type Work<Result> = (client: pg.PoolClient) => Promise<Result>;
  * count or trace them.
  */
 function statementsOf(
-  { pool: given, onError = () => {} }: DatabaseOptions,
+  options: DatabaseOptions,
   pool: pg.Pool,
 ): { readonly run: Run; readonly alone: <Result>(work: Work<Result>) => Promise<Result> } {
+  const { pool: given } = options;
   const plain: Run = given === undefined ? (config) => queryPool(pool, config) : queryGiven(given);
-  const defaults = createSessionDefaults(plain, onError);
+  const defaults = createSessionDefaults(plain, errorTeller(options));
   const either = async <Result>(quick: () => Promise<Result>, work: Work<Result>): Promise<Result> => {
     try {
       return (await defaults.stricter()) ? await inTransaction(pool, work) : await quick();
@@ -192,7 +193,7 @@ function makePool(options: DatabaseOptions): pg.Pool {
       'no database is named: give connectionString, or a pool of your own',
     );
   }
-  const onError = options.onError ?? ((): void => {});
+  const onError = errorTeller(options);
   const pool = new pg.Pool({
     connectionString: options.connectionString,
     max: options.connectionsMax ?? 10,
@@ -213,6 +214,10 @@ function makePool(options: DatabaseOptions): pg.Pool {
     client.once('end', () => open.delete(client));
   });
   return pool;
+}
+
+function errorTeller({ onError }: DatabaseOptions): (error: Error) => void {
+  return (error) => quietly(() => onError?.(error));
 }
 
 /** Open connections of the pools that pgqueue made. */

@@ -3,7 +3,7 @@ import type { ChildProcessWithoutNullStreams } from 'node:child_process';
 import { once } from 'node:events';
 import type { JobContext } from '@pgqueue/core';
 import { giveUp, snooze } from '@pgqueue/core';
-import { parseDuration, within } from '@pgqueue/core/internal';
+import { parseDuration, quietly, within } from '@pgqueue/core/internal';
 import { createAlarm } from '../lease/alarm.ts';
 import type { Command } from './command.ts';
 import { createLines } from './lines.ts';
@@ -66,7 +66,7 @@ async function endOf(
     if (bytes <= command.outputMaxBytes) chunks.push(chunk);
     else guard.kill('SIGKILL');
   });
-  const lines = createLines((line) => log.info({ stream: 'stderr' }, line));
+  const lines = createLines((line) => quietly(() => log.info({ stream: 'stderr' }, line)));
   child.stderr.on('data', (chunk: Buffer) => lines.add(chunk));
   child.stdin.on('error', () => {}); // it may end without reading its payload
   child.stdin.end(input);
