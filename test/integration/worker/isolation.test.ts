@@ -62,7 +62,7 @@ const shows = (id: string): Promise<unknown> =>
 
 describe('in a process', () => {
   test('a handler returns, throws, and ends as it says; what it runs in is kept for the next', async () => {
-    const { finish } = await started();
+    const { worker, finish } = await started();
     const first = await enqueue('return');
     await ended(first, 'done');
     const second = await enqueue('return');
@@ -103,6 +103,11 @@ describe('in a process', () => {
     await ended(uncopied, 'done');
     expect(await bench.job(uncopied)).toMatchObject({
       result: { pgqueue_error: expect.stringContaining('BigInt') },
+    });
+    await until('its event', () => worker.of('job.settled').some(({ job }) => job === uncopied));
+    expect(worker.of('job.settled').find(({ job }) => job === uncopied)).toMatchObject({
+      verdict: 'done',
+      error: { message: expect.stringMatching(/can't be stored as JSON: .*BigInt/) },
     });
     await finish();
   });

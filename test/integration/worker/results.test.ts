@@ -9,13 +9,25 @@ import { useDatabase } from '../../support/database.ts';
 const own = useDatabase();
 const payload = z.object({ n: z.int() });
 const result = z.object({ twice: z.int() });
+/** What could be stored in place of a result would fit this one. */
+const any = z.object({ twice: z.int().optional() });
 const retry = { maxTries: 1 };
 const double = defineTask({ name: 'double', payload, result, retry });
 const written = defineTask({ name: 'written', payload, result, retry });
 const bundled = defineTask({ name: 'bundled', payload, result, retry });
-const apart = defineTask({ name: 'apart', payload, result, retry });
-const child = `export const handler = ({ n }, ctx) => n < 0 ? { twice: 'no' }
-  : n === 0 ? ctx.transaction(async () => ({ twice: 0 })) : { twice: n * 2 }`;
+const apart = defineTask({ name: 'apart', payload, result: any, retry });
+/** Its result is JSON no more, by negative numbers that the ways of `unheld` name. */
+const child = `
+  import { fanOut } from '${import.meta.resolve('@pgqueue/core')}';
+  export const handler = async ({ n }, ctx) => {
+    if (n === -1) return { twice: 'no' };
+    if (n === -2) return { twice: 2n };
+    if (n === -3) return ctx.transaction(async () => ({ twice: 2n }));
+    if (n === -4) return ctx.settleIn((settle) => settle({ query: () => process.exit(1) }, { twice: 2n }));
+    if (n === -5) return fanOut([], { twice: 2n });
+    return n === 0 ? ctx.transaction(async () => ({ twice: 0 })) : { twice: n * 2 };
+  };`;
+const unheld = { returned: -2, 'of ctx.transaction': -3, 'of ctx.settleIn': -4, 'of fanOut': -5 };
 let queue: Queue;
 beforeAll(async () => {
   queue = createQueue({
@@ -69,3 +81,20 @@ test('one that does not fit fails the attempt of a process', async () => {
     data: { error: { message: expect.stringMatching(/twice: /) as unknown } },
   });
 });
+
+test.each(Object.entries(unheld))(
+  'one that JSON cannot hold fails the attempt of a process: %s',
+  async (_way, n) => {
+    const enqueued = await queue.enqueue(apart, { n });
+    await expect(queue.result(enqueued, { timeout: '2m' })).rejects.toMatchObject({
+      data: {
+        error: {
+          name: 'ResultError',
+          message: expect.stringMatching(
+            /schema of its task: .*can't be stored as JSON: .*BigInt/,
+          ) as unknown,
+        },
+      },
+    });
+  },
+);

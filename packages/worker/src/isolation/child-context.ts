@@ -6,7 +6,8 @@ import type { MemoEntry, NodePort } from '../flow/node-port.ts';
 import { ResultError } from '../attempt/result.ts';
 import { createDurable } from '../durable/steps.ts';
 import { AbortedError } from '../lease/timing.ts';
-import { jsonText, resultText } from '../lease/json.ts';
+import type { SentResult } from '../lease/json.ts';
+import { jsonText, sentResult } from '../lease/json.ts';
 import type { Methods, Peer } from './peer.ts';
 import { OverError } from './peer.ts';
 import type { ChildInput } from './protocol.ts';
@@ -65,7 +66,7 @@ export function childContext(
       await calls.through('settleIn', (key) =>
         run(async (transaction, result) => {
           calls.own.set(key, transaction);
-          await peer().call('settle', key, resultText(result).text);
+          await peer().call('settle', key, sentResult(result));
         }),
       );
     },
@@ -99,8 +100,8 @@ interface Callbacks {
     name: 'transaction' | 'settleIn',
     work: (key: number) => Promise<Result>,
   ) => Promise<Result>;
-  /** Returns the value of the work as JSON: its node needs it as a result, if the task has a schema for them. */
-  readonly work: (key: number) => Promise<string>;
+  /** Returns the value of the work: its node needs it as a result, if the task has a schema for them. */
+  readonly work: (key: number) => Promise<SentResult>;
   /** Open transactions of the handler's own libraries, by key. */
   readonly own: Map<number, StatementRunner>;
 }
@@ -137,7 +138,7 @@ function createCallbacks(peer: () => Peer): Callbacks {
 
   return {
     through,
-    work: async (key) => resultText(await works.get(key)?.()).text,
+    work: async (key) => sentResult(await works.get(key)?.()),
     own,
   };
 }

@@ -5,7 +5,7 @@
  */
 import { Worker } from 'node:worker_threads';
 import { PgQueueError } from '@pgqueue/core';
-import { errorData, isTaskHandler, loggedError } from '@pgqueue/core/internal';
+import { isTaskHandler, loggedError } from '@pgqueue/core/internal';
 import type { Handler } from '@pgqueue/core';
 import type { Floating, Rejections } from '../attempt/unhandled-rejections.ts';
 import { createFloating, rejectionsTold } from '../attempt/unhandled-rejections.ts';
@@ -14,7 +14,7 @@ import { childContext } from './child-context.ts';
 import type { Methods, Peer } from './peer.ts';
 import { createPeer } from './peer.ts';
 import type { ChildEnding, ChildInput } from './protocol.ts';
-import { encodeReturned, encodeThrown } from './protocol.ts';
+import { encodeReturned, encodeThrown, sentError } from './protocol.ts';
 
 /** Runs one attempt. Resolves when the node has received its ending. */
 export async function runAttempt(input: ChildInput): Promise<void> {
@@ -71,9 +71,9 @@ function rejectionsOf(
   let last = 0;
   return {
     rejected: (promise, error) => {
-      if (line.over) return afterwards.tell('late', id, task, errorData(error));
+      if (line.over) return afterwards.tell('late', id, task, sentError(error));
       numbers.set(promise, (last += 1));
-      line.peer.tell('rejected', last, errorData(error));
+      line.peer.tell('rejected', last, sentError(error));
     },
     handled: (promise) => {
       const n = numbers.get(promise);

@@ -1,5 +1,7 @@
 import type { JobContext, JobLogger, Settle, TransactionClient } from '@pgqueue/core';
 import { portOf } from '../flow/node-port.ts';
+import type { SentResult } from '../lease/json.ts';
+import { receivedResult } from '../lease/json.ts';
 import type { Methods, Peer } from './peer.ts';
 
 /** Methods that a child process may call: members of the attempt's context and of its port, by name. */
@@ -20,7 +22,7 @@ export function nodeMethods(context: JobContext, peer: () => Peer): Methods {
       await context.transaction(async (client) => {
         transactions.set(key, client);
         try {
-          return resultOf(await peer().call('work', key));
+          return receivedResult((await peer().call('work', key)) as SentResult);
         } finally {
           transactions.delete(key);
         }
@@ -43,18 +45,13 @@ export function nodeMethods(context: JobContext, peer: () => Peer): Methods {
         settles.delete(key);
       }
     },
-    settle: async (key: number, result: string) => {
+    settle: async (key: number, result: SentResult) => {
       const transaction = {
         query: (text: string, values: unknown[]) => peer().call('ask', key, text, values),
       };
-      await settles.get(key)?.(transaction, resultOf(result));
+      await settles.get(key)?.(transaction, receivedResult(result));
     },
   };
 }
 
 const levels: Readonly<Record<keyof JobLogger, true>> = { debug: true, info: true, warn: true, error: true };
-
-/** Reads a result that has crossed the border as JSON. */
-function resultOf(text: unknown): unknown {
-  return typeof text === 'string' ? JSON.parse(text) : undefined;
-}

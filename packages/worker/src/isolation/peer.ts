@@ -1,6 +1,5 @@
-import type { ErrorData } from '@pgqueue/core';
-import { errorData } from '@pgqueue/core/internal';
-import { received } from './protocol.ts';
+import type { SentError } from './protocol.ts';
+import { received, sentError } from './protocol.ts';
 
 /** Messages between a node and the process of one attempt, both ways. */
 type Message = Call | (Answer & { readonly n: number });
@@ -15,7 +14,7 @@ interface Call {
 
 type Answer =
   | { readonly kind: 'answer'; readonly value: unknown }
-  | { readonly kind: 'failed'; readonly error: ErrorData };
+  | { readonly kind: 'failed'; readonly error: SentError };
 
 export type Methods = Readonly<Record<string, (...args: never[]) => unknown>>;
 
@@ -49,7 +48,7 @@ export function createPeer(post: (message: unknown) => void, methods: Methods): 
     try {
       post({ ...answer, n } satisfies Message);
     } catch (error) {
-      post({ kind: 'failed', n, error: errorData(error) } satisfies Message);
+      post({ kind: 'failed', n, error: sentError(error) } satisfies Message);
     }
   };
   const serve = async ({ n, name, args }: Call): Promise<void> => {
@@ -58,7 +57,7 @@ export function createPeer(post: (message: unknown) => void, methods: Methods): 
       const value: unknown = await methods[name]?.(...(args as never[]));
       reply(n, { kind: 'answer', value });
     } catch (error) {
-      reply(n, { kind: 'failed', error: errorData(error) });
+      reply(n, { kind: 'failed', error: sentError(error) });
     }
   };
 

@@ -7,7 +7,9 @@ import { addedRows } from '../flow/added-jobs.ts';
 import type { NeededSteps } from '../flow/node-port.ts';
 import { AbortedError } from '../lease/timing.ts';
 import type { Ending } from '../lease/ending.ts';
-import { resultText } from '../lease/json.ts';
+import { ResultError } from '../attempt/result.ts';
+import type { SentResult } from '../lease/json.ts';
+import { receivedResult, sentResult } from '../lease/json.ts';
 
 /** Input of a child process for one attempt. */
 export interface ChildInput {
@@ -23,21 +25,35 @@ export interface ChildInput {
 
 /** Ending of a handler in the form that crosses the border. */
 export type ChildEnding =
-  | { readonly kind: 'returned'; readonly text: string }
-  | { readonly kind: 'threw'; readonly error: ErrorData }
-  /** Done, with jobs that are added: checked, since functions can't cross. `text`: the result. */
-  | { readonly kind: 'fan_out'; readonly rows: readonly JobRow[]; readonly text: string }
+  | { readonly kind: 'returned'; readonly result: SentResult }
+  | { readonly kind: 'threw'; readonly error: SentError }
+  /** Done, with jobs that are added: checked, since functions can't cross. */
+  | { readonly kind: 'fan_out'; readonly rows: readonly JobRow[]; readonly result: SentResult }
   | {
       readonly kind: 'outcome';
       readonly outcome: 'retry' | 'give_up' | 'snooze' | 'cancelled';
       readonly delayMs: number | null;
-      readonly error: ErrorData | null;
+      readonly error: SentError | null;
     };
 
-/** Restores an error that has crossed the border, as {@link errorData} encoded it. */
-export function received({ name, message, code, stack, errors, cause }: ErrorData): Error {
+/** An error as it crosses the border. */
+export interface SentError extends ErrorData {
+  /** Those of a {@link ResultError}, which its message leaves out. */
+  readonly problems?: readonly string[];
+}
+
+export function sentError(error: unknown): SentError {
+  const data = errorData(error);
+  // by its name first: a revoked proxy can't be looked at
+  const isResult = data.name === 'ResultError' && error instanceof ResultError;
+  return isResult ? { ...data, problems: error.problems } : data;
+}
+
+/** Restores an error that has crossed the border. */
+export function received({ name, message, code, stack, errors, cause, problems }: SentError): Error {
   if (name === 'AbortedError' && code !== undefined) return new AbortedError(code as AbortReason);
-  const error = name === 'Suspended' ? new Suspended('') : new Error(message);
+  const plain = problems === undefined ? new Error(message) : new ResultError(problems, message);
+  const error = name === 'Suspended' ? new Suspended('') : plain;
   const parts = { name, message, code, errors: errors?.map(received), cause: cause && received(cause) };
   for (const [key, value] of Object.entries({ ...parts, stack: stack ?? '' })) {
     if (value !== undefined) Object.defineProperty(error, key, { value, configurable: true, writable: true });
@@ -51,15 +67,15 @@ export function received({ name, message, code, stack, errors, cause }: ErrorDat
  */
 export async function encodeReturned(value: unknown, adding: Adding): Promise<ChildEnding> {
   if (value instanceof Error) return encodeThrown(value, adding);
-  return (await outcomeOf(value, adding)) ?? { kind: 'returned', text: resultText(value).text };
+  return (await outcomeOf(value, adding)) ?? { kind: 'returned', result: sentResult(value) };
 }
 
 /** Encodes an error, or an outcome, that a handler threw. */
 export async function encodeThrown(error: unknown, adding: Adding): Promise<ChildEnding> {
   try {
-    return (await outcomeOf(error, adding)) ?? { kind: 'threw', error: errorData(error) };
+    return (await outcomeOf(error, adding)) ?? { kind: 'threw', error: sentError(error) };
   } catch (refusal) {
-    return { kind: 'threw', error: errorData(refusal) };
+    return { kind: 'threw', error: sentError(refusal) };
   }
 }
 
@@ -67,13 +83,13 @@ async function outcomeOf(value: unknown, adding: Adding): Promise<ChildEnding | 
   if (!isOutcome(value)) return undefined;
   if (value.kind === 'fan_out') {
     const rows = await addedRows(value.jobs, adding, 'fanOut');
-    return { kind: 'fan_out', rows, text: resultText(value.result).text };
+    return { kind: 'fan_out', rows, result: sentResult(value.result) };
   }
   return {
     kind: 'outcome',
     outcome: value.kind,
     delayMs: 'delayMs' in value ? value.delayMs : null,
-    error: 'error' in value ? errorData(value.error) : null,
+    error: 'error' in value ? sentError(value.error) : null,
   };
 }
 
@@ -89,11 +105,11 @@ export function decode(
 ): Extract<Ending, { readonly kind: 'returned' | 'threw' | 'fan_out' }> {
   switch (ending.kind) {
     case 'returned':
-      return { kind: 'returned', value: JSON.parse(ending.text) as unknown };
+      return { kind: 'returned', value: receivedResult(ending.result) };
     case 'threw':
       return { kind: 'threw', error: received(ending.error) };
     case 'fan_out':
-      return { kind: 'fan_out', rows: ending.rows, result: JSON.parse(ending.text) as unknown };
+      return { kind: 'fan_out', rows: ending.rows, result: receivedResult(ending.result) };
     case 'outcome': {
       const { outcome, delayMs } = ending;
       const error = ending.error === null ? null : received(ending.error);
