@@ -2597,10 +2597,11 @@ $$;
 -- way, and a later call does the rest; large: the default partition exceeds p_default_bytes, so no partition
 -- was made.
 --
--- Attaching and dropping take locks that wait for every transaction which has read or written history, while
--- every settlement waits behind them. So lock_timeout is 300 ms. The locks are held until commit. Attaching
--- also reads the whole default partition under a lock that blocks its users: if that is larger than
--- p_default_bytes, this is left to "pgqueue doctor --mend".
+-- Making and dropping a partition take locks that wait for every transaction which has read or written history, while
+-- every settlement waits behind them. So lock_timeout is 300 ms. The locks are held until commit. The one on history
+-- comes before rows move: a settlement after that would leave one more in the default partition, and the new
+-- partition could not be attached. Attaching also reads the whole default partition under a lock that blocks its
+-- users: if that is larger than p_default_bytes, this is left to "pgqueue doctor --mend".
 --
 -- Replica identity full: a publication FOR ALL TABLES refuses deletes from a table that has neither a key nor
 -- a replica identity. A full one costs nothing unless rows are decoded.
@@ -2641,6 +2642,7 @@ begin
       -- written out: as text, a time would depend on the session's DateStyle
       v_from := to_char(v_today + ahead, 'YYYY-MM-DD') || ' 00:00:00+00';
       v_to := to_char(v_today + ahead + 1, 'YYYY-MM-DD') || ' 00:00:00+00';
+      lock table only history in share row exclusive mode;
       execute format('create table %I (like history including defaults including constraints)
                       with (autovacuum_vacuum_insert_threshold = 100000, autovacuum_vacuum_insert_scale_factor = 1,
                             autovacuum_analyze_threshold = 10000, autovacuum_analyze_scale_factor = 1)', v_name);

@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { beforeEach, expect, test } from 'vitest';
 import { opened } from '../../support/database.ts';
 import type { Ground } from './support.ts';
-import { maintained, openGround } from './support.ts';
+import { maintained, openGround, until } from './support.ts';
 
 const ground = opened(openGround);
 beforeEach(async () => {
@@ -57,6 +57,24 @@ test('rows of a day without a partition wait in the default one, and move when i
   await ended('default', 0);
   expect(await maintained(inPool)).toMatchObject({ created: 1 });
   expect(await ground.one('select tableoid::regclass::text from pgqueue.history')).toBe(`pgqueue.${day(0)}`);
+});
+
+test('a settlement under way while partitions are made is waited for, and its row moves as well', async () => {
+  const lease = await ground.running(await ground.node());
+  await ground.sql(`drop table ${[0, 1, 2, 3].map((ahead) => `pgqueue.${day(ahead)}`).join(', ')}`);
+  const [settler, maintainer] = [await ground.session(), await ground.session()];
+  await settler.sql('begin');
+  await settler.sql(`select pgqueue.ack('${lease.id}', '${lease.token}')`);
+  const answer = maintainedBy(maintainer.sql);
+  await until('it to wait', () =>
+    ground.one(`select pid from pg_stat_activity where pid = $1 and wait_event_type = 'Lock'`, [
+      maintainer.pid,
+    ]),
+  );
+  await settler.sql('commit');
+  expect(await answer).toEqual({ created: 4, dropped: 0, outcome: 'done' });
+  expect(await ground.one('select tableoid::regclass::text from pgqueue.history')).toBe(`pgqueue.${day(0)}`);
+  await Promise.all([settler.end(), maintainer.end()]);
 });
 
 test('partitions older than the longest retention are dropped, and no row before', async () => {
