@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import type { Lease } from '@pgqueue/postgres/internal';
 import { signalFlowId } from '@pgqueue/postgres/internal';
 import { beforeEach, expect, test } from 'vitest';
 import { opened } from '../../support/database.ts';
@@ -43,7 +44,10 @@ test('a signal and the suspension of its job wait for each other in one order', 
   withJob(async ({ id, token, flow, node, other }) => {
     // the suspension has made the flow, and has not locked the job yet
     await node.sql('begin');
-    await node.sql('select * from pgqueue.start_flow($1::jsonb)', [flow]);
+    await node.sql(
+      'select pgqueue.make_wait($1, $2::jsonb)',
+      [id, flow],
+    );
     const signal = await ground.waiting(other, `select pgqueue.signal_job('${id}', 'ok', '"ada"') as said`);
     const suspended = await node.sql('select pgqueue.suspend_job($1, $2, $3::jsonb, $4::jsonb) as said', [
       id,
@@ -71,6 +75,33 @@ test('a suspension sees that its wait has ended, also while a signal makes it', 
     );
     await other.sql('commit');
     expect(await suspended.answer).toEqual([{ said: 'ended' }]);
+  }));
+
+test('no job waits for a flow of another job, or of the application', () =>
+  withJob(async ({ id, token, flow, node }) => {
+    const other = await ground.running(await ground.node('other'));
+    const suspend = (lease: Lease, into: string): Promise<unknown> =>
+      node.sql('select pgqueue.suspend_job($1, $2, $3::jsonb, $4::jsonb) as said', [
+        lease.id,
+        lease.token,
+        '{}',
+        into,
+      ]);
+    const refused = { code: '42501', message: expect.stringMatching(/^flow .* was not made for job /) };
+    const own = JSON.stringify({ id: randomUUID(), name: 'own', steps: [{ name: 'go', kind: 'signal' }] });
+    await node.sql('select * from pgqueue.start_flow($1::jsonb)', [own]);
+    await expect(suspend(other, own)).rejects.toMatchObject(refused);
+    expect(await suspend({ id, token }, flow)).toEqual([{ said: 'suspended' }]);
+    await expect(suspend(other, flow)).rejects.toMatchObject(refused);
+    const waits = await ground.sql('select name, waiter from pgqueue.flow order by name');
+    expect(waits).toEqual([
+      { name: 'hello: ok', waiter: id },
+      { name: 'own', waiter: null },
+    ]);
+    // nor does a signal reach a flow that somebody else has made in its place
+    const taken = flow.replace(signalFlowId(id, 'ok'), signalFlowId(id, 'later'));
+    expect(await suspend(other, taken)).toEqual([{ said: 'suspended' }]);
+    await expect(node.sql(`select pgqueue.signal_job('${id}', 'later')`)).rejects.toMatchObject(refused);
   }));
 
 test('a signal of a job that is unknown leaves nothing behind', async () => {

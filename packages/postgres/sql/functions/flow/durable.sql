@@ -2,8 +2,32 @@
 -- waiter, by the token of the attempt that was suspended: only that job, still suspended by that attempt, is
 -- woken when the flow ends.
 
+-- Makes the flow that a job waits for, unless it is there. Refuses a flow that was made for another job, or for none: whoever
+-- waits for a flow reads its results, and ends it by ending.
+create function make_wait(p_job uuid, p_flow jsonb) returns void
+  language plpgsql volatile
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+declare
+  v_flow uuid := (p_flow ->> 'id')::uuid;
+begin
+  if not exists (select from flow f where f.id = v_flow) then
+    -- a signal and a suspension may make it at the same time
+    if (select s.outcome from start_flow(p_flow) s) = 'started' then
+      update flow f set waiter = p_job where f.id = v_flow;
+    end if;
+  end if;
+  if not exists (select from flow f where f.id = v_flow and f.waiter = p_job) then
+    raise exception 'flow % was not made for job %', v_flow, p_job
+      using errcode = '42501', hint = 'Make a new id for each flow that a job waits for.';
+  end if;
+end
+$$;
+
 -- Suspends a running job until a flow has ended, and keeps p_memo as its checkpoint. p_flow: as start_flow takes
--- it; a flow of that id that is there already is waited for as it is. suspended; ended: the flow has ended, and
+-- it; a flow of that id that was made for this job is waited for as it is. suspended; ended: the flow has ended, and
 -- the job still runs; cancelled: the job's cancellation was asked for, and it has ended; null: the lease was
 -- lost, and nothing was changed.
 -- A new flow commits with the suspension, so it can't end before. A flow that is there is locked, so its end
@@ -31,16 +55,12 @@ begin
   if not found then
     return null;
   elsif not v_stop then
+    perform make_wait(p_id, p_flow);
     select f.state into v_state from flow f where f.id = v_flow for update;
-    if not found then
-      -- a signal may make it at the same time, and it may even end
-      perform start_flow(p_flow);
-      select f.state into v_state from flow f where f.id = v_flow for update;
-    end if;
     if v_state <> 'open' then
       return 'ended';
     end if;
-    update flow f set waiter = p_id, waiter_token = p_token where f.id = v_flow;
+    update flow f set waiter_token = p_token where f.id = v_flow;
   end if;
   update queue q set checkpoint = p_memo where q.id = p_id;
   select s.verdict into v_verdict
@@ -109,9 +129,9 @@ begin
   if not found then
     return case when exists (select from handover h where h.id = p_job) then 'busy' else 'unknown' end;
   end if;
-  perform start_flow(jsonb_build_object('id', v_flow, 'name', left(v_task, 99) || ': ' || left(p_name, 99),
-                                        'steps', jsonb_build_array(jsonb_build_object('name', p_name, 'kind', 'signal'))));
-  update flow f set waiter = p_job where f.id = v_flow and f.waiter is null;
+  perform make_wait(p_job, jsonb_build_object(
+    'id', v_flow, 'name', left(v_task, 99) || ': ' || left(p_name, 99),
+    'steps', jsonb_build_array(jsonb_build_object('name', p_name, 'kind', 'signal'))));
   return signal_flow(v_flow, p_name, p_value);
 end
 $$;
