@@ -176,7 +176,8 @@ create table flow_tally (
 create index flow_tally_flow on flow_tally (flow);
 
 -- Ends of a flow's jobs: those with a result, and those that are not done. Signals, too, with the flow's id in
--- place of a job and no task; nor have those a task that are not done. Kept as long as the flow, however short the retention of the queue is.
+-- place of a job and no task; nor have those a task that are not done. A job that was put back has its former end until it
+-- ends again. Kept as long as the flow, however short the retention of the queue is.
 create table flow_result (
   flow    uuid    not null,
   step    integer not null,
@@ -1475,9 +1476,9 @@ end
 $$;
 
 -- Suspends a running job until a flow has ended, and keeps p_memo as its checkpoint. p_flow: as start_flow takes
--- it; a flow of that id that was made for this job is waited for as it is. suspended; ended: the flow has ended, and
--- the job still runs; cancelled: the job's cancellation was asked for, and it has ended; null: the lease was
--- lost, and nothing was changed.
+-- it; a flow of that id that was made for this job is waited for as it is, and is open again if jobs of it were put
+-- back. suspended; ended: the flow has ended, and the job still runs; cancelled: the job's cancellation was asked for,
+-- and it has ended; null: the lease was lost, and nothing was changed.
 -- A new flow commits with the suspension, so it can't end before. A flow that is there is locked, so its end
 -- comes before this, and is seen, or after it, and wakes the job.
 -- No deadlock: the leader locks the flow, and then the job's row; this locks the work item, the flow, and the
@@ -1493,6 +1494,7 @@ declare
   v_stop boolean;
   v_state text;
   v_verdict text;
+  v_back integer[]; -- steps with jobs that were put back
 begin
   perform assert_read_committed('a wait for a flow');
   if not fits(p_memo, 393216) then
@@ -1506,7 +1508,13 @@ begin
     perform make_wait(p_id, p_flow);
     select f.state into v_state from flow f where f.id = v_flow for update;
     if v_state <> 'open' then
-      return 'ended';
+      v_back := array(select distinct q.step from queue q where q.flow = v_flow);
+      if v_back = '{}' then
+        return 'ended';
+      end if;
+      update flow_step s set state = 'open', outcome = null, ended = null, stop = false where s.flow = v_flow and s.step = any (v_back);
+      update flow f set state = 'open', ended = null, stopping = null, reason = null, deadline = null where f.id = v_flow;
+      insert into flow_tally (flow) values (v_flow);
     end if;
     update flow f set waiter_token = p_token where f.id = v_flow;
   end if;
@@ -1736,6 +1744,7 @@ $$;
 
 -- Notes that jobs of flows have left QUEUE: the results that dependents may read, and a tally for each step. In
 -- the transaction that removes them, so a repeated settlement, which finds nothing to remove, counts nothing.
+-- A job that had ended before, and was put back, has the note of that end until now: without it, it would look done.
 -- Takes no lock on a flow or a step.
 create function note_ends(p_ends flow_end[]) returns void
   language plpgsql volatile
@@ -1751,6 +1760,8 @@ begin
   select e.flow, e.step, e.job, e.outcome, e.result, e.task from unnest(p_ends) e
   where e.outcome <> 'done' or e.result is not null
   on conflict (flow, step, job) do update set outcome = excluded.outcome, result = excluded.result, task = excluded.task;
+  delete from flow_result r using unnest(p_ends) e
+  where e.outcome = 'done' and e.result is null and r.flow = e.flow and r.step = e.step and r.job = e.job;
   insert into flow_tally (flow, step, done, failed, other)
   select e.flow, e.step, count(*) filter (where e.outcome = 'done'), count(*) filter (where e.outcome = 'dead'),
          count(*) filter (where e.outcome not in ('done', 'dead'))
@@ -2127,7 +2138,8 @@ as $$
   order by r.job
 $$;
 
--- Lists the steps that the step of a running job waited for, for the holder of its token.
+-- Lists the steps that the step of a running job waited for, for the holder of its token. A job that was put back
+-- counts by its former end, as flow_results lists it, until it ends again.
 create function needs_of(p_id uuid, p_token uuid)
   returns table (name text, step integer, condition text, outcome text, done integer, failed integer, other integer)
   language sql stable security definer
@@ -2137,11 +2149,21 @@ create function needs_of(p_id uuid, p_token uuid)
   set enable_hashjoin = off
   set enable_mergejoin = off
 as $$
-  select e.name, e.step, e.conditions[array_position(e.feeds, d.step)], e.outcome, e.done, e.failed, e.other
+  select e.name, e.step, e.conditions[array_position(e.feeds, d.step)], e.outcome, e.done,
+         case when b.back then l.failed else e.failed end, case when b.back then l.other else e.other end
   from queue q
   join flow_step d on d.flow = q.flow and d.step = q.step
   cross join lateral unnest(d.needs) as n (step)
   join flow_step e on e.flow = d.flow and e.step = n.step
+  cross join lateral (
+    select (
+      select b.id from queue b
+      where b.flow = e.flow and b.step = e.step
+        and (select r.job from flow_result r where r.flow = e.flow and r.step = e.step and r.job = b.id) is not null
+      limit 1) is not null as back) b
+  cross join lateral (
+    select count(*) filter (where r.outcome = 'dead')::integer as failed, count(*) filter (where r.outcome not in ('done', 'dead'))::integer as other
+    from flow_result r where r.flow = e.flow and r.step = e.step and b.back) l
   where q.id = p_id and (select w.id from work_item w where w.id = p_id and w.lock_token = p_token) is not null
   order by e.step
 $$;
@@ -4201,7 +4223,8 @@ end
 $$;
 
 -- Puts dead jobs back into QUEUE with fresh limits; they keep the errors of their attempts, and their checkpoint. A job whose
--- unique key belongs to a newer job stays dead, and is missing from the answer.
+-- unique key belongs to a newer job stays dead, and is missing from the answer. What their steps have noted of their
+-- ends stays until they end again (note_ends).
 -- Locks the jobs' flows first: else a step could end as done between the leader's look and its count, for a
 -- job that is back.
 create function redrive(p_ids uuid[]) returns setof uuid
@@ -4224,9 +4247,6 @@ begin
       from dead d order by d.died, d.id
       on conflict do nothing
       returning id, flow, step
-    ),
-    forgotten as (
-      delete from flow_result r using back b where r.flow = b.flow and r.step = b.step and r.job = b.id
     ),
     tallied as (
       insert into flow_tally (flow, step, failed) select b.flow, b.step, -count(*) from back b where b.flow is not null group by b.flow, b.step

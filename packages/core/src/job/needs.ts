@@ -39,7 +39,7 @@ export interface Need<Result = unknown> extends AsyncIterable<NeedResult<Result>
   readonly failed: number;
   /** Number of jobs that were cancelled, expired or erased. */
   readonly other: number;
-  /** Jobs that are not done. */
+  /** Jobs that are not done. One that was put back is listed and counted by its former end until it ends again. */
   readonly failures: AsyncIterable<NeedFailure>;
   /**
    * Resolves to the first result: that of the only job, or the value of a signal.

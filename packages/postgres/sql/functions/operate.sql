@@ -118,7 +118,8 @@ end
 $$;
 
 -- Puts dead jobs back into QUEUE with fresh limits; they keep the errors of their attempts, and their checkpoint. A job whose
--- unique key belongs to a newer job stays dead, and is missing from the answer.
+-- unique key belongs to a newer job stays dead, and is missing from the answer. What their steps have noted of their
+-- ends stays until they end again (note_ends).
 -- Locks the jobs' flows first: else a step could end as done between the leader's look and its count, for a
 -- job that is back.
 create function redrive(p_ids uuid[]) returns setof uuid
@@ -141,9 +142,6 @@ begin
       from dead d order by d.died, d.id
       on conflict do nothing
       returning id, flow, step
-    ),
-    forgotten as (
-      delete from flow_result r using back b where r.flow = b.flow and r.step = b.step and r.job = b.id
     ),
     tallied as (
       insert into flow_tally (flow, step, failed) select b.flow, b.step, -count(*) from back b where b.flow is not null group by b.flow, b.step

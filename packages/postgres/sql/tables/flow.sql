@@ -94,7 +94,8 @@ create table flow_tally (
 create index flow_tally_flow on flow_tally (flow);
 
 -- Ends of a flow's jobs: those with a result, and those that are not done. Signals, too, with the flow's id in
--- place of a job and no task; nor have those a task that are not done. Kept as long as the flow, however short the retention of the queue is.
+-- place of a job and no task; nor have those a task that are not done. A job that was put back has its former end until it
+-- ends again. Kept as long as the flow, however short the retention of the queue is.
 create table flow_result (
   flow    uuid    not null,
   step    integer not null,

@@ -27,9 +27,9 @@ end
 $$;
 
 -- Suspends a running job until a flow has ended, and keeps p_memo as its checkpoint. p_flow: as start_flow takes
--- it; a flow of that id that was made for this job is waited for as it is. suspended; ended: the flow has ended, and
--- the job still runs; cancelled: the job's cancellation was asked for, and it has ended; null: the lease was
--- lost, and nothing was changed.
+-- it; a flow of that id that was made for this job is waited for as it is, and is open again if jobs of it were put
+-- back. suspended; ended: the flow has ended, and the job still runs; cancelled: the job's cancellation was asked for,
+-- and it has ended; null: the lease was lost, and nothing was changed.
 -- A new flow commits with the suspension, so it can't end before. A flow that is there is locked, so its end
 -- comes before this, and is seen, or after it, and wakes the job.
 -- No deadlock: the leader locks the flow, and then the job's row; this locks the work item, the flow, and the
@@ -45,6 +45,7 @@ declare
   v_stop boolean;
   v_state text;
   v_verdict text;
+  v_back integer[]; -- steps with jobs that were put back
 begin
   perform assert_read_committed('a wait for a flow');
   if not fits(p_memo, 393216) then
@@ -58,7 +59,13 @@ begin
     perform make_wait(p_id, p_flow);
     select f.state into v_state from flow f where f.id = v_flow for update;
     if v_state <> 'open' then
-      return 'ended';
+      v_back := array(select distinct q.step from queue q where q.flow = v_flow);
+      if v_back = '{}' then
+        return 'ended';
+      end if;
+      update flow_step s set state = 'open', outcome = null, ended = null, stop = false where s.flow = v_flow and s.step = any (v_back);
+      update flow f set state = 'open', ended = null, stopping = null, reason = null, deadline = null where f.id = v_flow;
+      insert into flow_tally (flow) values (v_flow);
     end if;
     update flow f set waiter_token = p_token where f.id = v_flow;
   end if;

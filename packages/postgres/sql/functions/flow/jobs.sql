@@ -114,6 +114,7 @@ $$;
 
 -- Notes that jobs of flows have left QUEUE: the results that dependents may read, and a tally for each step. In
 -- the transaction that removes them, so a repeated settlement, which finds nothing to remove, counts nothing.
+-- A job that had ended before, and was put back, has the note of that end until now: without it, it would look done.
 -- Takes no lock on a flow or a step.
 create function note_ends(p_ends flow_end[]) returns void
   language plpgsql volatile
@@ -129,6 +130,8 @@ begin
   select e.flow, e.step, e.job, e.outcome, e.result, e.task from unnest(p_ends) e
   where e.outcome <> 'done' or e.result is not null
   on conflict (flow, step, job) do update set outcome = excluded.outcome, result = excluded.result, task = excluded.task;
+  delete from flow_result r using unnest(p_ends) e
+  where e.outcome = 'done' and e.result is null and r.flow = e.flow and r.step = e.step and r.job = e.job;
   insert into flow_tally (flow, step, done, failed, other)
   select e.flow, e.step, count(*) filter (where e.outcome = 'done'), count(*) filter (where e.outcome = 'dead'),
          count(*) filter (where e.outcome not in ('done', 'dead'))

@@ -43,7 +43,8 @@ as $$
   order by r.job
 $$;
 
--- Lists the steps that the step of a running job waited for, for the holder of its token.
+-- Lists the steps that the step of a running job waited for, for the holder of its token. A job that was put back
+-- counts by its former end, as flow_results lists it, until it ends again.
 create function needs_of(p_id uuid, p_token uuid)
   returns table (name text, step integer, condition text, outcome text, done integer, failed integer, other integer)
   language sql stable security definer
@@ -53,11 +54,21 @@ create function needs_of(p_id uuid, p_token uuid)
   set enable_hashjoin = off
   set enable_mergejoin = off
 as $$
-  select e.name, e.step, e.conditions[array_position(e.feeds, d.step)], e.outcome, e.done, e.failed, e.other
+  select e.name, e.step, e.conditions[array_position(e.feeds, d.step)], e.outcome, e.done,
+         case when b.back then l.failed else e.failed end, case when b.back then l.other else e.other end
   from queue q
   join flow_step d on d.flow = q.flow and d.step = q.step
   cross join lateral unnest(d.needs) as n (step)
   join flow_step e on e.flow = d.flow and e.step = n.step
+  cross join lateral (
+    select (
+      select b.id from queue b
+      where b.flow = e.flow and b.step = e.step
+        and (select r.job from flow_result r where r.flow = e.flow and r.step = e.step and r.job = b.id) is not null
+      limit 1) is not null as back) b
+  cross join lateral (
+    select count(*) filter (where r.outcome = 'dead')::integer as failed, count(*) filter (where r.outcome not in ('done', 'dead'))::integer as other
+    from flow_result r where r.flow = e.flow and r.step = e.step and b.back) l
   where q.id = p_id and (select w.id from work_item w where w.id = p_id and w.lock_token = p_token) is not null
   order by e.step
 $$;
