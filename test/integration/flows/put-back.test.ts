@@ -78,6 +78,23 @@ test('ctx.all waits for a job that was put back together with its own', async ()
   expect(await bench.flowEnd(child)).toBe('done');
 });
 
+test('a retry of the flow that a dead job has waited for runs to its end, though the leader looks at it', async () => {
+  const { id, release, flow: child } = await gathered();
+  expect(await operator.flows.retry(child)).toMatchObject({ verdict: 'retried', jobs: 1 });
+  await running('page');
+  const looks = (): Promise<unknown> =>
+    bench.sql(
+      `select pgqueue.advance_flows(leader, epoch, '{"from": 0, "max": 50, "walk": "00000000-0000-0000-0000-000000000000"}')
+       from pgqueue.scheduler_lease`,
+    );
+  await looks();
+  expect(await bench.sql('select stopping from pgqueue.flow')).toEqual([{ stopping: null }]);
+  release();
+  expect(await bench.flowEnd(child)).toBe('done');
+  await operator.dead.redrive({ ids: [id] });
+  expect(await bench.resultOf(id)).toBeNull();
+});
+
 test('ctx.needs tells the former end of a job that was put back until it has ended again', async () => {
   const { handler, mend, release } = brokenPage();
   const seen: unknown[] = [];

@@ -113,10 +113,11 @@ begin
   -- tallies of flows that are gone
   delete from flow_tally t where t.flow = any (v_asked) and (select f.id from flow f where f.id = t.flow) is null;
   v_walk := array(select f.id from flow f where f.id = any (v_walk) order by f.id for update skip locked);
-  -- a flow that only a job waited for goes when the job has ended
+  -- a flow that only a job waited for goes when the job has ended for good (trim_flows)
   perform stop_flow(f.id, 'the job that waited for it has ended')
   from (select w.id, w.waiter from flow w where w.id = any (v_walk) offset 0) f -- by id, whatever other indexes there are
-  where f.waiter is not null and (select q.id from queue q where q.id = f.waiter) is null;
+  where f.waiter is not null and (select q.id from queue q where q.id = f.waiter) is null
+    and (select d.id from dead_letter d where d.id = f.waiter) is null;
   if cardinality(v_walk) > 0 then
     v_put := v_put + advance_locked(v_walk, v_walk, true);
   end if;
