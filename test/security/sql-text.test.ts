@@ -41,6 +41,7 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     'sql.table(`${schema}.flow`)': 'quoted, and made of the schema’s name',
   },
   'postgres/src/dashboard/keys.ts': {
+    'sql.table(`${schema}.queue`)': 'quoted, and made of the schema’s name',
     "hasItem(schema, { id: 'q.id', running: true })": 'made of the schema’s name and constants',
   },
   'postgres/src/dashboard/schedules.ts': {

@@ -1,4 +1,4 @@
-import type { AuditPage, BulkPreview, BulkRun, BulkRuns, UndoResult } from '@pgqueue/dashboard';
+import type { AuditPage, BulkPreview, BulkRun, BulkRuns, JobsPage, UndoResult } from '@pgqueue/dashboard';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { Browser, DashboardBench } from './support.ts';
 import { browse, openDashboardBench, until } from './support.ts';
@@ -136,6 +136,35 @@ describe('in bulk', () => {
     expect(run).toMatchObject({ seen: 3, done: 3 });
     expect((await bench.sql(`select from $schema.history where outcome = 'cancelled'`)).length).toBe(2);
     expect((await bench.sql('select from $schema.queue')).length).toBe(2);
+  });
+
+  test('more delayed jobs than one page reads are all listed, and all that match are cancelled', async () => {
+    await bench.sql(
+      `insert into $schema.queue (task, queue, run_after)
+       select 'hello', case i % 2 when 0 then 'mail' else 'other' end, now() + interval '1 day' + i * 7919 % 12000 * interval '1 minute'
+       from generate_series(1, 12000) i`,
+    );
+    const ids = new Set<string>();
+    let after = '';
+    do {
+      const { items, next } = (await operator.get<JobsPage>(`/api/jobs?status=delayed&limit=200${after}`))
+        .body;
+      for (const { id } of items) ids.add(id);
+      after = next === null ? '' : `&after=${next}`;
+    } while (after !== '');
+    expect(ids.size).toBe(12_000);
+    const run = await ended(
+      (
+        await post<BulkRun>('/api/bulk', {
+          over: 'jobs',
+          filter: { queue: 'mail', status: 'delayed' },
+          action: { kind: 'cancel' },
+        })
+      ).id,
+    );
+    expect(run).toMatchObject({ state: 'done', seen: 6_000, done: 6_000 });
+    const left = await bench.sql('select queue, count(*)::integer as jobs from $schema.queue group by 1');
+    expect(left).toEqual([{ queue: 'other', jobs: 6_000 }]);
   });
 
   test.each([

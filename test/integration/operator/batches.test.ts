@@ -58,16 +58,20 @@ describe('jobs of batches', () => {
   });
 
   test('count for their keys', async () => {
-    const busy = await readBusyKeys(database, { windowMs: 60_000, jobsMax: 10, keysMax: 10 });
+    const busy = await readBusyKeys(database, { windowMs: 60_000, jobsMax: 10 });
     expect(busy.keys).toMatchObject([{ key, running: 3 }]);
     const oldest = new Date(Date.now() - 60_000).toISOString();
     await sql('update pgqueue.queue set created = $2 where id <> all ($1)', [jobs.running, oldest]);
-    const [waiting] = await readWaitingKeys(database, { limit: 10, countMax: 100 });
+    const {
+      keys: [waiting],
+    } = await readWaitingKeys(database, { limit: 10, countMax: 100 });
     expect(waiting).toMatchObject({ key, waiting: 3 });
     expect(waiting?.oldestMs).toBeGreaterThanOrEqual(60_000);
     await sql('update pgqueue.queue set created = now()');
     await sql('update pgqueue.queue set created = $2 where id = any ($1)', [jobs.running, oldest]);
-    const [young] = await readWaitingKeys(database, { limit: 10, countMax: 100 });
+    const {
+      keys: [young],
+    } = await readWaitingKeys(database, { limit: 10, countMax: 100 });
     expect(young?.oldestMs).toBeLessThan(60_000);
     const top = await operator.top();
     expect(top.keys).toMatchObject([{ key, pending: 1, ready: 2, running: 3 }]);

@@ -53,7 +53,7 @@ export interface Keys {
   readonly countedUpTo: number;
   /** The 100 keys with the largest shares that run or ran, largest first. Empty except on the first page. */
   readonly active: readonly KeyRow[];
-  /** Keys with waiting jobs, by queue and key. */
+  /** Keys with waiting jobs, by queue and key. A page may have none although others follow. */
   readonly waiting: readonly KeyRow[];
   /** `after` of the next page of `waiting`. */
   readonly next: string | null;

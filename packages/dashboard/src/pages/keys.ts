@@ -15,7 +15,6 @@ import { atLeast, timeOf } from './wire.ts';
 
 /** Ended jobs that shares are computed from, the latest ones. */
 const seenMax = 10_000;
-const busyMax = 2_000;
 const windowsMs: Readonly<Record<ShareWindow, number>> = { minutes: 300_000, hour: 3_600_000 };
 const activeMax = 100;
 const countMax = 500;
@@ -29,8 +28,8 @@ export async function keysPage({ database }: Desk, query: Parameters): Promise<K
   const after = cursorIn(query);
   const limit = query.limit();
   query.done();
-  const [busy, waiting, lanes, settings] = await Promise.all([
-    readBusyKeys(database, { windowMs: windowsMs[window], jobsMax: seenMax, keysMax: busyMax }),
+  const [busy, { keys: waiting, next }, lanes, settings] = await Promise.all([
+    readBusyKeys(database, { windowMs: windowsMs[window], jobsMax: seenMax }),
     readWaitingKeys(database, {
       ...(queue === undefined ? {} : { queue }),
       ...(key === undefined ? {} : { key }),
@@ -61,7 +60,6 @@ export async function keysPage({ database }: Desk, query: Parameters): Promise<K
     (queue === undefined || one.queue === queue) && (key === undefined || one.key === key);
   const active = after === undefined ? busy.keys.filter(meant).slice(0, activeMax) : [];
   const counted = await waitingOf(database, active, waiting);
-  const last = waiting.at(-1);
   return {
     at: timeOf(busy.now),
     window,
@@ -69,7 +67,7 @@ export async function keysPage({ database }: Desk, query: Parameters): Promise<K
     countedUpTo: countMax,
     active: active.map((one) => row(one, counted.get(nameOf(one)), one)),
     waiting: waiting.filter((one) => one.waiting > 0).map((one) => row(one, one, ranBy.get(nameOf(one)))),
-    next: last !== undefined && key === undefined && waiting.length >= limit ? cursorOf(last) : null,
+    next: next === null ? null : cursorOf(next),
   };
 }
 

@@ -4,6 +4,7 @@ import type { RawBuilder } from 'kysely';
 import { sql } from 'kysely';
 import type { Database } from '../connection/database.ts';
 import { hasItem } from '../reads/items.ts';
+import { waitingQueues } from './keys.ts';
 
 /** A filter of jobs: a job must match every given field. */
 export interface FindFilter {
@@ -83,21 +84,31 @@ export async function countFound(
   database: Database,
   { max, ...options }: FindFilter & { readonly max: number; readonly walkMax: number },
 ): Promise<{ readonly count: number; readonly more: boolean }> {
+  const page = { ...options, limit: options.walkMax };
   const parts = await Promise.all(
     sourcesOf(options).map(async (source) => {
-      const straight = straightTo(database, source, { ...options, limit: max });
-      const rows = straight ?? backwards(database, source, { ...options, limit: options.walkMax });
-      const found = await sql<{ fitting: number; seen: number }>`
-        select count(*) filter (where ${fits(database, { ...options, limit: max })})::integer as fitting, count(*)::integer as seen from (${rows}) t`.execute(
-        database.kysely,
-      );
-      const { fitting = 0, seen = 0 } = found.rows[0] ?? {};
-      const most = straight === undefined ? options.walkMax : straightMax(options);
-      return { fitting, ended: seen < most };
+      const straight = straightTo(database, source, page);
+      const part = straight === undefined ? undefined : await counted(database, straight, page);
+      if (part !== undefined && part.seen < straightMax(options))
+        return { fitting: part.fitting, ended: true };
+      const { fitting, seen } = await counted(database, backwards(database, source, page), page);
+      return { fitting: Math.max(fitting, part?.fitting ?? 0), ended: seen < options.walkMax };
     }),
   );
   const count = parts.reduce((sum, { fitting }) => sum + fitting, 0);
   return { count: Math.min(count, max), more: count > max || parts.some(({ ended }) => !ended) };
+}
+
+async function counted(
+  database: Database,
+  rows: RawBuilder<unknown>,
+  options: FindOptions,
+): Promise<{ readonly fitting: number; readonly seen: number }> {
+  const found = await sql<{ fitting: number; seen: number }>`
+    select count(*) filter (where ${fits(database, options)})::integer as fitting, count(*)::integer as seen from (${rows}) t`.execute(
+    database.kysely,
+  );
+  return found.rows[0] ?? { fitting: 0, seen: 0 };
 }
 
 type Source = 'items' | 'queue' | 'dead_letter' | 'history';
@@ -187,7 +198,9 @@ function straightMax({ flow, walkMax }: Pick<FindOptions, 'flow' | 'walkMax'>): 
 }
 
 /**
- * Returns SQL for rows that an index leads to without reading others; undefined if there is no such index.
+ * Returns SQL for rows that an index leads to without reading others; undefined if there is no such index. They are
+ * limited in the order of that index, and {@link fits} leaves out those before the cursor: fewer than the limit are
+ * all that there are.
  */
 function straightTo(
   database: Database,
@@ -200,32 +213,19 @@ function straightTo(
   const jobs = sql.table(`${database.schema}.queue`);
   const all = sql`${columns(options)}, ${noNode} as node, ${waiting(database, options)} as status`;
   if (status === 'delayed') {
-    return sql`select * from (select ${all} from ${jobs} t where t.run_after is not null order by t.run_after limit ${walkMax}) t
-               where ${ids(options)}`;
+    return sql`select ${all} from ${jobs} t where t.run_after is not null order by t.run_after limit ${walkMax}`;
   }
   if (status !== 'pending' || key === undefined) return undefined;
-  const names =
-    queue === undefined
-      ? sql`with recursive names as (
-              (select q.queue from ${jobs} q where q.run_after is null order by q.queue limit 1)
-              union all
-              select (select q.queue from ${jobs} q where q.run_after is null and q.queue > n.queue order by q.queue limit 1)
-              from names n where n.queue is not null)
-            select n.queue from names n where n.queue is not null limit 1000`
-      : sql`select ${queue}::text as queue`;
-  return sql`select * from (
-      select l.* from (${names}) n cross join lateral (
-        select ${all} from ${jobs} t
-        where t.run_after is null and t.queue = n.queue and t.key = ${key}
-        order by t.queue, t.key, t.priority, t.seq limit ${walkMax}) l
-      limit ${walkMax}) t
-    where ${ids(options)}`;
+  // a queue without such a job is a row of nulls: it counts as read, so that the queues are bounded, too
+  return sql`select l.* from (${queue === undefined ? waitingQueues(database) : sql`select ${queue}::text as queue`}) n
+    left join lateral (
+      select ${all} from ${jobs} t
+      where t.run_after is null and t.queue = n.queue and t.key = ${key}
+      order by t.queue, t.key, t.priority, t.seq limit ${walkMax}) l on true
+    limit ${walkMax}`;
 }
 
-/**
- * Returns SQL for the rows of a flow, by the indexes on flow and step; {@link fits} leaves out those before the
- * cursor, so that the rows read can be counted. Work items are few, and walked.
- */
+/** Returns SQL for the rows of a flow, by the indexes on flow and step. Work items are few, and walked. */
 function ofFlow(database: Database, source: Source, options: FindOptions): RawBuilder<unknown> | undefined {
   const table = sql.table(`${database.schema}.${source}`);
   const end = sql`where ${isOfFlow(database, options)} limit ${straightMax(options)}`;
@@ -286,20 +286,19 @@ function ids({ after, since, until }: FindOptions): RawBuilder<boolean> {
 function fits(database: Database, options: FindOptions): RawBuilder<boolean> {
   const { status, queue, task, key, error, field, node, flow } = options;
   const parts = [
+    ids(options),
     ...(status === undefined ? [] : [sql`t.status = ${status}`]),
     ...(queue === undefined ? [] : [sql`t.queue = ${queue}`]),
     ...(task === undefined ? [] : [sql`t.task = ${task}`]),
     ...(key === undefined ? [] : [sql`t.key = ${key}`]),
     ...(node === undefined ? [] : [sql`t.node = ${node}`]),
-    ...(flow === undefined ? [] : [isOfFlow(database, options), ids(options)]),
+    ...(flow === undefined ? [] : [isOfFlow(database, options)]),
     ...(error === undefined
       ? []
       : [sql`position(lower(${error}) in lower(t.errors -> -1 ->> 'message')) > 0`]),
     ...(field === undefined ? [] : [sql`t.payload #>> ${field.path} = ${field.value}`]),
   ];
-  return parts.length === 0
-    ? sql<boolean>`true`
-    : sql<boolean>`coalesce(${sql.join(parts, sql` and `)}, false)`;
+  return sql<boolean>`coalesce(${sql.join(parts, sql` and `)}, false)`;
 }
 
 /** Returns the smallest UUID v7 of a millisecond. */

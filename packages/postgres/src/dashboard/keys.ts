@@ -1,3 +1,5 @@
+import type { RawBuilder } from 'kysely';
+import { sql } from 'kysely';
 import type { Database } from '../connection/database.ts';
 import { hasItem } from '../reads/items.ts';
 
@@ -17,7 +19,7 @@ export interface BusyKeys {
   /** Start of the window; `jobs` is the number of jobs that ended since, and were read. */
   readonly from: Date;
   readonly jobs: number;
-  /** Keys of all queues that used worker time, the busiest first: up to `keysMax`. */
+  /** Keys of all queues that used worker time, the busiest first. */
   readonly keys: readonly BusyKey[];
 }
 
@@ -25,7 +27,6 @@ export interface BusyKeys {
 export interface BusyKeysOptions {
   readonly windowMs: number;
   readonly jobsMax: number;
-  readonly keysMax: number;
 }
 
 /** A key with jobs that wait for their turn, or are ready. */
@@ -44,15 +45,15 @@ export interface WaitingKey {
  */
 export async function readBusyKeys(
   { query, schema }: Database,
-  { windowMs, jobsMax, keysMax }: BusyKeysOptions,
+  { windowMs, jobsMax }: BusyKeysOptions,
 ): Promise<BusyKeys> {
   const rows = await query<{ now: Date; from: Date; jobs: number; keys: BusyKey[] }>(
     `with seen as materialized (
        select h.queue, h.key, h.started, h.finished from ${schema}.history h
-       where h.finished > statement_timestamp() - $3::float8 * interval '1 ms' order by h.finished desc limit $1
+       where h.finished > statement_timestamp() - $2::float8 * interval '1 ms' order by h.finished desc limit $1
      ),
      since as materialized (
-       select case when (select count(*) from seen) < $1 then statement_timestamp() - $3::float8 * interval '1 ms'
+       select case when (select count(*) from seen) < $1 then statement_timestamp() - $2::float8 * interval '1 ms'
                    else (select min(s.finished) from seen s) end as at
      ),
      parts as (
@@ -68,8 +69,8 @@ export async function readBusyKeys(
             coalesce((select jsonb_agg(jsonb_build_object('queue', k.queue, 'key', k.key, 'running', k.running, 'done', k.done,
                                                           'busyMs', k.busy_ms))
                       from (select p.queue, p.key, sum(p.running) as running, sum(p.done) as done, sum(p.busy_ms) as busy_ms
-                            from parts p group by 1, 2 order by 5 desc limit $2) k), '[]') as keys`,
-    [jobsMax, keysMax, windowMs],
+                            from parts p group by 1, 2 order by 5 desc) k), '[]') as keys`,
+    [jobsMax, windowMs],
   );
   return rows[0] ?? { now: new Date(0), from: new Date(0), jobs: 0, keys: [] };
 }
@@ -85,24 +86,34 @@ export interface WaitingKeysOptions {
   readonly countMax: number;
 }
 
+/** A page of waiting keys, and where the next one begins; null: there is none. */
+export interface WaitingKeys {
+  readonly keys: readonly WaitingKey[];
+  readonly next: { readonly queue: string; readonly key: string } | null;
+}
+
+/** Queues in which one page looks for a key. */
+const queuesMax = 1_000;
+
 /**
  * Lists waiting keys in the order of queue and key, by a skip scan along queue_waiting. `waiting` counts
- * neither running nor delayed jobs.
+ * neither running nor delayed jobs. A key is looked for in 1,000 queues a page, however few have it.
  */
 export async function readWaitingKeys(
   database: Database,
   { queue, key, after, limit, countMax }: WaitingKeysOptions,
-): Promise<readonly WaitingKey[]> {
-  if (key !== undefined) {
-    const queues = queue === undefined ? await readWaitingQueues(database) : [queue];
-    const named = await countWaiting(
-      database,
-      queues.map((name) => ({ queue: name, key })),
-      countMax,
-    );
-    return named.filter(({ waiting }) => waiting > 0).slice(0, limit);
+): Promise<WaitingKeys> {
+  if (key === undefined) {
+    const lanes = await readLanes(database, { queue, after, limit });
+    const next = lanes.length >= limit ? lanes.at(-1) : undefined;
+    return { keys: await countWaiting(database, lanes, countMax), next: next ?? null };
   }
-  return countWaiting(database, await readLanes(database, { queue, after, limit }), countMax);
+  const queues = queue === undefined ? await readWaitingQueues(database, after?.queue) : [queue];
+  const lanes = queues.map((name) => ({ queue: name, key }));
+  const found = (await countWaiting(database, lanes, countMax)).filter(({ waiting }) => waiting > 0);
+  const keys = found.slice(0, limit);
+  const next = found.length > limit ? keys.at(-1) : lanes[queuesMax - 1];
+  return { keys, next: next ?? null };
 }
 
 /** Lists keys with due jobs, in the order of queue and key. Each costs one step along an index. */
@@ -168,16 +179,19 @@ export async function countWaiting(
   );
 }
 
-/** Lists queues with due jobs, up to 1,000. */
-async function readWaitingQueues({ query, schema }: Database): Promise<readonly string[]> {
-  const rows = await query<{ queue: string }>(
-    `with recursive names as (
-       (select q.queue from ${schema}.queue q where q.run_after is null order by q.queue limit 1)
-       union all
-       select (select q.queue from ${schema}.queue q where q.run_after is null and q.queue > n.queue order by q.queue limit 1)
-       from names n where n.queue is not null)
-     select n.queue from names n where n.queue is not null limit 1000`,
-    [],
-  );
+async function readWaitingQueues(database: Database, after?: string): Promise<readonly string[]> {
+  const { rows } = await sql<{ queue: string }>`
+    select n.queue from (${waitingQueues(database, after)}) n limit ${queuesMax}`.execute(database.kysely);
   return rows.map(({ queue }) => queue);
+}
+
+/** Returns SQL for the names of queues with due jobs, in their order. Each costs one step along an index. */
+export function waitingQueues({ schema }: Database, after = ''): RawBuilder<{ queue: string }> {
+  const jobs = sql.table(`${schema}.queue`);
+  return sql`with recursive names as (
+      (select q.queue from ${jobs} q where q.run_after is null and q.queue > ${after} order by q.queue limit 1)
+      union all
+      select (select q.queue from ${jobs} q where q.run_after is null and q.queue > n.queue order by q.queue limit 1)
+      from names n where n.queue is not null)
+    select n.queue from names n where n.queue is not null`;
 }

@@ -142,7 +142,9 @@ function Waiting({ keys: { waiting, next, countedUpTo }, after, onPage }: Waitin
       note={`due jobs, counted up to ${exact(countedUpTo)} a key, by queue and key`}
       flush
     >
-      {waiting.length === 0 ? (
+      {waiting.length === 0 && next !== null ? (
+        <Empty title="None on this page">Look on the next one.</Empty>
+      ) : waiting.length === 0 ? (
         <Empty title="No key waits">Every job that is due has been handed out.</Empty>
       ) : (
         <DataTable label="Keys that wait" columns={waitingColumns} rows={waiting} rowKey={rowKey} />
