@@ -113,12 +113,12 @@ class _Child:
         self.process = context.Process(target=_serve, args=(other,), name=_NAME, daemon=True)
         if _MASKS:  # inherited, so that no signal ends the process before it serves
             resource_tracker.ensure_running()  # or the first start would begin it, which takes the mask off
-            signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
         try:
             self.process.start()
         finally:
             if _MASKS:
-                signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
         other.close()
         self.lock = threading.Lock()
         self.serves: object = None
