@@ -130,6 +130,7 @@ as $$
 begin
   perform from flow f
   where f.id = any (array(select distinct d.flow from dead_letter d where d.id = any (p_ids) and d.flow is not null)) order by f.id for update;
+  perform forget_refused(p_ids);
   return query
     with dead as materialized (
       select d.* from dead_letter d where d.id = any (p_ids) order by d.died, d.id for update

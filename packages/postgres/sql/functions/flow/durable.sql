@@ -162,6 +162,27 @@ begin
 end
 $$;
 
+-- Forgets plain values of signals of dead jobs that died of one, since their codec refuses it: then they may be given
+-- another. Where the error is encrypted, nobody can tell, and plain values are forgotten, too.
+create function forget_refused(p_jobs uuid[]) returns void
+  language plpgsql volatile
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
+as $$
+begin
+  perform drop_flows(array(
+    select f.id from unnest(p_jobs) as j (id)
+      cross join lateral (select d.id, d.errors -> -1 as error from dead_letter d where d.id = j.id) d
+      cross join lateral (select f.id from flow f where f.waiter = d.id for update) f
+    where coalesce(d.error ->> 'code' = 'undecodable', d.error ? '$enc')
+      and (select s.step from flow_step s where s.flow = f.id and s.kind = 'jobs' limit 1) is null
+      and (select r.job from flow_result r where r.flow = f.id and not coalesce(r.result ? '$enc', false) limit 1) is not null));
+end
+$$;
+
 -- Reports whether a job is suspended: its handler has begun, and waits for a flow.
 create function is_suspended(p_id uuid) returns boolean
   language plpgsql stable
