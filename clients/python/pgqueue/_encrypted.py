@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from ._codec import Codec, Json, Place, is_envelope, said_place
 from ._errors import PgQueueError, problems_error
+from ._json import json_value
 
 Key = bytes | str
 """32 random bytes, as such or in base64."""
@@ -99,7 +100,7 @@ class _Encrypted:
             data = base64.b64decode(stored["data"])
             if len(data) < _NONCE_BYTES + _TAG_BYTES:
                 raise ValueError(f"it has {len(data)} bytes")
-            return json.loads(cipher.decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], _additional(place)))
+            return json_value(cipher.decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], _additional(place)))
         except (self._invalid, ValueError) as error:
             why = f"it was changed, cut, or moved here from another place (key {stored['key']!r})"
             raise _undecodable(place, why) from error

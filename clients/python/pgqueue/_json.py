@@ -54,6 +54,24 @@ def json_text(value: object) -> str:
     return text
 
 
+def json_value(text: str | bytes) -> Any:
+    """The value of JSON text that the database has stored. A number may be longer than ``int`` takes."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return json.loads(text, parse_int=_whole)
+
+
+def _whole(digits: str) -> int:
+    if len(digits) <= 640:  # so many are never refused
+        return int(digits)
+    if digits[0] == "-":
+        return -_whole(digits[1:])
+    low = len(digits) // 2
+    power: int = 10**low
+    return _whole(digits[:-low]) * power + _whole(digits[-low:])
+
+
 def result_text(value: object) -> tuple[str | None, str | None]:
     """A result as JSON text, and the problem if it can't be stored: then the text tells that. None: no result."""
     if value is None:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from ._codec import Json, Place, decoded
 from ._ending import aborted_error, added_jobs, encoded_result, place_of
 from ._errors import Aborted, PgQueueError, explained, is_transient, said
-from ._json import checked_ms, json_text
+from ._json import checked_ms, json_text, json_value
 from ._link import Link
 from ._node import Node, log
 from ._statements import Settlement
@@ -102,7 +102,7 @@ class LeaseCalls:
         text, held = self._held(lambda: self._statements.need_page(self._link, self.attempt.lease, number, after, most))
         if not held:
             self._lost()
-        ends: list[dict[str, Json]] = json.loads(text)
+        ends: list[dict[str, Json]] = json_value(text)
         for end in ends:
             task, result = end.get("task"), end["result"]
             if result is not None or (task is None and end["outcome"] == "done"):

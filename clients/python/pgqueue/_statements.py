@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ._json import plain_array, text_array
+from ._json import json_value, plain_array, text_array
 from ._link import Link
 
 CLAIM_JOBS_MAX = 1_000
@@ -103,7 +103,7 @@ class Statements:
             [node, incarnation, token, json.dumps(take)],
         )
         size, characters = sum(row[1] for row in rows), sum(len(row[3]) for row in rows)
-        claimed = (ClaimedRow(position, size, lease_ms, json.loads(jobs)) for position, size, lease_ms, jobs in rows)
+        claimed = (ClaimedRow(position, size, lease_ms, json_value(jobs)) for position, size, lease_ms, jobs in rows)
         found = sorted((row for row in claimed if row.jobs), key=lambda row: row.position)
         return found, size >= CLAIM_JOBS_MAX or characters * UTF8_MOST >= CLAIM_BYTES_MAX
 
@@ -125,7 +125,7 @@ class Statements:
             from {self.schema}.leased(%s::uuid, %s::uuid[]) f""",
             [token, plain_array(ids)],
         )
-        return [ClaimedRow(position, 1, lease_ms, [json.loads(job)]) for position, lease_ms, job in rows]
+        return [ClaimedRow(position, 1, lease_ms, [json_value(job)]) for position, lease_ms, job in rows]
 
     def release_claim(self, link: Link, node: str, incarnation: str, token: str) -> None:
         link.query(f"select {self.schema}.release_claim(%s, %s::uuid, %s::uuid)", [node, incarnation, token])

@@ -14,7 +14,7 @@ from psycopg import IsolationLevel
 from ._codec import Codec, Json, Place, decoded, opened_error
 from ._errors import PgQueueError, explained, is_transient, is_wrong_server, refuses_login
 from ._jobs import Enqueued, Job, JobOptions, job_of, rows_of, rows_text
-from ._json import Seconds, is_uuid, milliseconds, plain_array
+from ._json import Seconds, is_uuid, json_value, milliseconds, plain_array
 from ._link import (
     Link,
     check_version,
@@ -155,7 +155,7 @@ class _Producing:
                 found = answer[0]
                 if found is None:
                     raise _gone(id, status)
-                end = json.loads(found)
+                end = json_value(found)
                 status = end["status"]
                 if status not in ("delayed", "pending", "ready", "running"):
                     return self._read_end(id, end)

@@ -11,7 +11,7 @@ from pgqueue import Job, PgQueueError, Place, Producer, RetryPolicy, Task, Uniqu
 from pgqueue._ending import retry_delay
 from pgqueue._errors import error_data
 from pgqueue._jobs import rows_of, rows_text
-from pgqueue._json import make_id, result_text, text_array
+from pgqueue._json import json_value, make_id, result_text, text_array
 from pgqueue._statements import ClaimedRow
 from pgqueue._unit import Attempt, Unit
 
@@ -146,6 +146,15 @@ class Values(unittest.TestCase):
             text, problem = result_text(value)
             self.assertIn("pgqueue_error", json.loads(text or ""))
             self.assertIn("can't be stored", problem or "")
+
+    def test_numbers_of_any_length_are_read(self) -> None:
+        for length in (640, 4_300, 4_301, 131_072):
+            digits = "1" + "0" * (length - 2) + "7"
+            self.assertEqual(
+                json_value(f"[-{digits},{digits},1]"), [-(10 ** (length - 1)) - 7, 10 ** (length - 1) + 7, 1]
+            )
+        with self.assertRaises(ValueError):
+            json_value("[")
 
     def test_arrays_are_quoted(self) -> None:
         self.assertEqual(text_array(['a"b\\', None, "NULL"]), '{"a\\"b\\\\",NULL,"NULL"}')

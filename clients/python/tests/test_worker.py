@@ -193,6 +193,19 @@ class Outcomes(DatabaseTest):
         until("it to be dead", lambda: status(wrong.id) == "dead")
         self.assertIn("unique_key", errors(wrong.id)[0]["message"])
 
+    def test_a_number_longer_than_python_reads_spoils_no_other_job(self) -> None:
+        got = []
+
+        @task("digits")
+        def digits(payload):
+            got.append(payload)
+
+        jobs = "select 'digits', jsonb_build_object('n', case n when 7 then 1e5000 else n end) from generate_series(0, 19) n"
+        sql(f"insert into pgqueue.queue (task, payload) {jobs}")
+        self.worker(digits, concurrency=20)
+        until("all to run", lambda: len(got) == 20)
+        self.assertEqual({one["n"] for one in got}, {*range(20)} - {7} | {10**5000})
+
     def test_a_batch_whose_jobs_end_in_every_way(self) -> None:
         @task("mixed", retry=RetryPolicy(max_tries=1))
         def mixed(payload, ctx):
