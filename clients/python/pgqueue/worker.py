@@ -26,6 +26,7 @@ LOOK = 0.1
 """Time between two looks for a signal."""
 SETTLE = 5.0
 """Longest wait for the last settlements."""
+_DRAIN = "drain must be seconds, or a timedelta, up to 3650 days"
 
 
 class Worker:
@@ -74,7 +75,7 @@ class Worker:
         if lost is None or lost > 86_400_000 or lost < 2 * (beats or 0):
             problems.append("lost_after must be at least two heartbeats, and at most a day")
         if drains is None:
-            problems.append("drain must be seconds, or a timedelta")
+            problems.append(_DRAIN)
         own_conninfo(conninfo, "")
         if problems or beats is None or lost is None or drains is None:
             raise problems_error("configuration", "the worker", problems)
@@ -126,8 +127,13 @@ class Worker:
             log.info("node %s runs %s", self.node, ", ".join(self._settings.tasks))
 
     def stop(self, *, drain: Seconds | None = None) -> None:
-        """Ends in order: claims no more, waits for running handlers, aborts the others, gives back their jobs, and leaves."""
-        seconds = self._settings.drain if drain is None else (milliseconds(drain) or 0) / 1_000
+        """Ends in order: claims no more, waits for running handlers, aborts the others, gives back their jobs, and leaves.
+
+        Raises ``configuration``, and stops nothing, if ``drain`` is no length of time.
+        """
+        drains = self._settings.drain * 1_000 if drain is None else milliseconds(drain)
+        if drains is None:
+            raise PgQueueError("configuration", f"{_DRAIN}, not {drain!r}")
         first = self._stopped is None
         if self._stopped is None:
             self._stopped = threading.Event()
@@ -140,7 +146,7 @@ class Worker:
             node.presence.wake()
             node.runner.drain()
             node.claimer.stop()
-            if not node.runner.quiet(seconds):
+            if not node.runner.quiet(drains / 1_000):
                 node.runner.abort("shutdown")
                 node.runner.quiet(GRACE)
                 node.settler.release(node.runner.abandon())

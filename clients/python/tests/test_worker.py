@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 import unittest
+from datetime import timedelta
 from pathlib import Path
 
 import psycopg
@@ -727,6 +728,11 @@ class Stopping(DatabaseTest):
         worker = self.worker(stubborn)
         made = self.producer.enqueue("stubborn")
         until("it to run", lambda: status(made.id) == "running")
+        for drain in (float("inf"), float("nan"), -1, "60", timedelta(days=5_000)):
+            with self.assertRaisesRegex(PgQueueError, "drain must be seconds") as caught:
+                worker.stop(drain=drain)
+            self.assertEqual(caught.exception.code, "configuration")
+        self.assertEqual(status(made.id), "running")
         worker.stop(drain=0)
         self.assertIn(status(made.id), ("ready", "pending"))
 
