@@ -249,10 +249,18 @@ def _problems(job: Job) -> list[str]:
             job.retry.problems() if isinstance(job.retry, RetryPolicy) else ["retry must be a pgqueue.RetryPolicy"]
         )
     problems += _attribute_problems(job.attributes)
-    if job.trace is not None and not re.fullmatch(
-        "[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}", str(dict(job.trace).get("traceparent"))
-    ):
-        problems.append("trace must be a dict with a W3C traceparent")
+    if job.trace is not None:
+        problems += _trace_problems(job.trace)
+    return problems
+
+
+def _trace_problems(trace: object) -> list[str]:
+    texts = dict(trace) if isinstance(trace, Mapping) else {}
+    parent = re.fullmatch("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}", str(texts.get("traceparent")))
+    if not parent or not all(isinstance(one, str) for member in texts.items() for one in member):
+        return ["trace must be a dict of texts with a W3C traceparent"]
+    problems: list[str] = []
+    _checked_text(texts, "trace", 4_096, problems)
     return problems
 
 

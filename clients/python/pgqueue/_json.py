@@ -23,8 +23,13 @@ _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """A finite number, which a bool is not."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    """A finite number that fits a float; a bool is none."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def milliseconds(value: object) -> float | None:
@@ -102,7 +107,7 @@ def _cleaned(value: object) -> object:
 
 
 def shape_problem(value: object) -> str | None:
-    """The problem that makes a JSON value dangerous to pass on: its depth, or keys that reach a prototype."""
+    """The problem that makes a JSON value dangerous to pass on: its depth, or keys that are no texts or reach a prototype."""
     level: list[Any] = [value]
     depth = 0
     while level := [one for one in level if isinstance(one, (dict, list, tuple))]:
@@ -112,6 +117,8 @@ def shape_problem(value: object) -> str | None:
         below: list[Any] = []
         for one in level:
             if isinstance(one, dict):
+                if not all(isinstance(key, str) for key in one):
+                    return "must have texts as keys: others could become the same text"
                 if "__proto__" in one:
                     return "must not have a key __proto__"
                 inner = one.get("constructor")

@@ -56,9 +56,27 @@ class Jobs(unittest.TestCase):
             ({"constructor": {"prototype": 1}}, "prototype"),
             (deep, "500 levels"),
             ({1, 2}, "JSON"),
+            ([{1: "a", "1": "b"}], "texts as keys"),
+            (10**5_000, "JSON"),
             ("x" * 262_143, "262145 bytes"),
         ):
             refused("invalid_job", lambda payload=payload: rows_of([Job("t", payload)], None), "payload", part)
+
+    def test_options_of_any_kind_are_refused_in_words(self) -> None:
+        parent = f"00-{'a' * 32}-{'b' * 16}-01"
+        for option, value in (
+            ("delay", 10**400),
+            ("timeout", 10**400),
+            ("attributes", {"a": 10**400}),
+            ("trace", 5),
+            ("trace", {"traceparent": 5}),
+            ("trace", {"traceparent": parent, "tracestate": {1, 2}}),
+            ("trace", {"traceparent": parent, "tracestate": "a\0"}),
+        ):
+            refused(
+                "invalid_job", lambda option=option, value=value: rows_of([Job("t", **{option: value})], None), option
+            )
+        rows_of([Job("t", trace={"traceparent": parent, "tracestate": "a=b"})], None)
 
     def test_a_backslash_before_u0000_is_no_nul(self) -> None:
         self.assertEqual(json.loads(rows_of([Job("t", "\\u0000")], None)[0]["payload"]), "\\u0000")
