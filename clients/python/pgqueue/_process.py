@@ -13,6 +13,7 @@ from multiprocessing import resource_tracker
 from typing import Any
 
 from ._codec import Json
+from ._context import Context
 from ._errors import Aborted, PgQueueError, RemoteError, error_data
 from ._json import Seconds
 from ._lease import LeaseCalls
@@ -30,7 +31,7 @@ class ProcessDied(Exception):
 
 
 class ProcessContext:
-    """The context of a handler in a process of its own; an abort kills it. It has no transactions and no needs."""
+    """The context of a handler in a process of its own; an abort kills it. It has the facts, and calls about the lease."""
 
     def __init__(self, pipe: Any, facts: dict[str, Any]) -> None:
         self._pipe = pipe
@@ -48,13 +49,21 @@ class ProcessContext:
     def add_jobs(self, jobs: Any) -> None:
         self._call("add_jobs", jobs)
 
+    def __getattr__(self, name: str) -> Any:
+        if hasattr(Context, name):
+            raise PgQueueError(
+                "configuration",
+                f"a handler in a process of its own has no ctx.{name}: run it without process=True",
+            )
+        raise AttributeError(name)
+
     def _call(self, name: str, *given: Any) -> None:
         self._pipe.send(("call", name, given))
         kind, value = self._pipe.recv()
         if kind == "aborted":
             raise Aborted(value)
         if kind == "error":
-            raise PgQueueError("configuration", value)
+            raise PgQueueError(*value)
 
 
 class Processes:
@@ -147,14 +156,14 @@ class _Child:
 
 def _answer(calls: LeaseCalls, name: str, given: Any) -> tuple[str, Any]:
     if name not in _CALLS:
-        return "error", f"a handler in a process of its own has no ctx.{name}"
+        return "error", ("configuration", f"a handler in a process of its own has no ctx.{name}")
     try:
         getattr(calls, name)(*given)
         return "ok", None
     except Aborted as error:
         return "aborted", error.reason
     except Exception as error:
-        return "error", str(error)
+        return "error", (error.code if isinstance(error, PgQueueError) else "configuration", str(error))
 
 
 def _serve(pipe: Any) -> None:

@@ -590,6 +590,21 @@ def waits_there(payload):
     return "ended"
 
 
+@task("lacks-there", process=True)
+def lacks_there(payload, ctx):
+    told = {}
+    for name in ("log", "check", "wait", "needs", "transaction", "settle_in"):
+        try:
+            told[name] = str(getattr(ctx, name))
+        except PgQueueError as error:
+            told[name] = [error.code, str(error)]
+    try:
+        ctx.checkpoint("x" * 262_144)
+    except PgQueueError as error:
+        told["checkpoint"] = [error.code, str(error)]
+    return {**told, "others": hasattr(ctx, "others")}
+
+
 class Processes(DatabaseTest):
     def test_handlers_run_in_other_processes(self) -> None:
         self.worker(square)
@@ -612,6 +627,17 @@ class Processes(DatabaseTest):
             "select errors::text from pgqueue.job where id = any (%s) and errors is not null", [one.id for one in made]
         )
         self.assertNotIn("crash", str(told))
+
+    def test_what_a_context_lacks_there_is_told(self) -> None:
+        self.worker(lacks_there)
+        told = self.producer.result(self.producer.enqueue(lacks_there))
+        code, why = told.pop("checkpoint")
+        self.assertEqual((code, told.pop("others")), ("invalid_job", False))
+        self.assertIn("262144 bytes", why)
+        self.assertEqual(len(told), 6)
+        for name, (code, why) in told.items():
+            self.assertEqual(code, "configuration")
+            self.assertIn(f"no ctx.{name}: run it without process=True", why)
 
     def test_errors_outcomes_and_deaths(self) -> None:
         self.worker(ends_there)
