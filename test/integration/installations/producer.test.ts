@@ -70,6 +70,28 @@ describe('three installations', () => {
     expect((await waitingIn(several)).reduce((sum, count) => sum + count, 0)).toBe(32);
   });
 
+  test('one id is one job in a batch, too, wherever its keys have their homes', async () => {
+    const id = '0198a3c2-0000-7000-8000-00000000000a';
+    const batch = [
+      task.job({ n: 1 }, { id: id.toUpperCase(), key: first }),
+      task.job({ n: 2 }, { id, key: second }),
+      task.job({ n: 3 }, { key: third }),
+      task.job({ n: 4 }, { id, key: first }),
+    ];
+    const enqueued = await producer().enqueueMany(batch);
+    expect(enqueued.map(({ outcome }) => outcome)).toEqual(['enqueued', 'repeated', 'enqueued', 'repeated']);
+    expect(new Set([0, 1, 3].map((n) => enqueued[n]?.id))).toEqual(new Set([id]));
+    expect(await waitingIn(several)).toEqual([1, 0, 1]);
+    const again = await producer().enqueueMany([nth(batch, 1), nth(batch, 0)]);
+    expect(again).toEqual([0, 1].map(() => ({ id, outcome: 'repeated' })));
+    const bad = task.job({ n: 'x' } as never, { id, key: first });
+    await expect(producer().enqueueMany([nth(batch, 0), bad])).rejects.toMatchObject({
+      code: 'invalid_job',
+      data: { index: 1 },
+    });
+    expect(await waitingIn(several)).toEqual([1, 0, 1]);
+  });
+
   test('a flow starts in the home of its key with all its jobs, and is signalled and awaited by its id', async () => {
     const jobs = [first, second, third].map((key) => task.job({ n: 1 }, { key }));
     const run = await producer().start(flow('f').step('a', jobs).step('go', signal(z.null())), {
@@ -163,11 +185,16 @@ describe('three installations', () => {
           enqueued: [{ outcome: 'enqueued' }, null, { outcome: 'enqueued' }, null],
         },
       });
+      const id = '0198a3c2-0000-7000-8000-00000000000b';
+      const twins = [second, first].map((key) => task.job({ n: 1 }, { id, key }));
+      await expect(
+        other.producer.enqueueMany([...twins, task.job({ n: 1 }, { key: third })]),
+      ).rejects.toMatchObject({ data: { failed: [{ installation: 'two', jobs: [0, 1] }] } });
       await expect(other.check()).rejects.toMatchObject({ data: { installation: 'two' } });
     } finally {
       await other.close();
     }
-    expect(await waitingIn(several)).toEqual([2, 0, 1]);
+    expect(await waitingIn(several)).toEqual([2, 0, 2]);
   });
 
   test('jobs without a key go to the others once one is known to be down, and to it again when it answers', async () => {

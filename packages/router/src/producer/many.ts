@@ -1,6 +1,6 @@
 import type { Enqueued, NewJob } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
-import { toJobRow, toJobRows } from '@pgqueue/core/internal';
+import { isUuid, toJobRow, toJobRows } from '@pgqueue/core/internal';
 import type { Member } from '../installations/member.ts';
 import { knownElsewhere } from './before.ts';
 import type { MovedParts } from './moved.ts';
@@ -11,6 +11,8 @@ import type { Spread } from './spread.ts';
 /** A job, and its place in the batch that was given. */
 interface Entry {
   readonly index: number;
+  /** Places of later jobs with the same id, which change nothing: their keys may have another home, which knows no such id. */
+  readonly twins: number[];
   readonly job: NewJob;
   readonly home: Member;
 }
@@ -34,19 +36,22 @@ export interface ManyParts extends MovedParts {
  */
 export async function enqueueSplit(parts: ManyParts, jobs: readonly NewJob[]): Promise<readonly Enqueued[]> {
   const homes = jobs.map((job) => parts.spread(job.options ?? {}, job.task));
+  const all = firstOfIds(jobs.map((job, index) => ({ index, twins: [], job, home: homes[index] as Member })));
   // found here, as each installation would tell only of its own
-  if (new Set(homes).size > 1) await toJobRows(jobs, (job) => toJobRow(job, anyId));
-  const all = jobs.map((job, index): Entry => ({ index, job, home: homes[index] as Member }));
+  if (new Set(homes).size > 1 || all.length < jobs.length)
+    await toJobRows(jobs, (job) => toJobRow(job, anyId));
   const before = await knownElsewhere(
     parts.members,
     'job',
     all.map(({ job, home }) => ({ id: job.options?.id, home })),
   );
-  const enqueued = jobs.map(({ options }): Enqueued | undefined => {
-    const id = String(options?.id).toLowerCase();
-    return before.has(id) ? { id, outcome: 'repeated' } : undefined;
+  const enqueued: (Enqueued | undefined)[] = jobs.map(() => undefined);
+  const entries = all.filter((entry) => {
+    const id = idOf(entry) ?? '';
+    if (!before.has(id)) return true;
+    tell(enqueued, entry, { id, outcome: 'repeated' });
+    return false;
   });
-  const entries = all.filter(({ index }) => enqueued[index] === undefined);
   const failures = await place(parts, { entries, refusals: 0 }, enqueued);
   const [first] = failures;
   if (first === undefined) return enqueued as Enqueued[];
@@ -55,6 +60,32 @@ export async function enqueueSplit(parts: ManyParts, jobs: readonly NewJob[]): P
 }
 
 const anyId = (): string => '00000000-0000-7000-8000-000000000000';
+
+/** The id that the caller chose for a job. */
+function idOf({ job }: Entry): string | undefined {
+  const id: unknown = job.options?.id;
+  return typeof id === 'string' && isUuid(id) ? id.toLowerCase() : undefined;
+}
+
+/** The first of the entries of each id, with the places of the others. */
+function firstOfIds(all: readonly Entry[]): readonly Entry[] {
+  const firsts = new Map<string, Entry>();
+  return all.filter((entry) => {
+    const id = idOf(entry);
+    if (id === undefined) return true;
+    const first = firsts.get(id);
+    if (first === undefined) firsts.set(id, entry);
+    else first.twins.push(entry.index);
+    return first === undefined;
+  });
+}
+
+function tell(enqueued: (Enqueued | undefined)[], entry: Entry, outcome: Enqueued): void {
+  enqueued[entry.index] = outcome;
+  // one that met a job with its unique key meets it again
+  const again: Enqueued = outcome.id === idOf(entry) ? { id: outcome.id, outcome: 'repeated' } : outcome;
+  for (const twin of entry.twins) enqueued[twin] = again;
+}
 
 async function place(
   parts: ManyParts,
@@ -68,7 +99,7 @@ async function place(
         const outcomes = await member.run(() =>
           parts.producers.routed(member).enqueueMany(group.map(({ job }) => job)),
         );
-        for (const [n, { index }] of group.entries()) enqueued[index] = outcomes[n];
+        for (const [n, entry] of group.entries()) tell(enqueued, entry, outcomes[n] as Enqueued);
         return [];
       } catch (error) {
         return again(parts, { member, group, error, refusals }, enqueued);
@@ -93,15 +124,16 @@ async function again(
   try {
     const { ids, known } = await learnMove(error, { ...parts, member, refusals });
     const left: Entry[] = [];
-    for (const [n, { index, job, home }] of group.entries()) {
+    for (const [n, entry] of group.entries()) {
+      const { job, home } = entry;
       const id = ids[n] ?? '';
       if (known.has(id)) {
-        enqueued[index] = { id, outcome: 'repeated' };
+        tell(enqueued, entry, { id, outcome: 'repeated' });
         continue;
       }
       const { key = '' } = job.options;
       left.push({
-        index,
+        ...entry,
         job: { ...job, options: { ...job.options, id } },
         home: key === '' ? home : parts.routes.home(key),
       });
@@ -116,7 +148,7 @@ function partly(failures: readonly Failure[], enqueued: readonly (Enqueued | und
   const done = enqueued.filter((one) => one !== undefined).length;
   const failed = failures.map(({ member, entries, error }) => ({
     installation: member.installation.name,
-    jobs: entries.map(({ index }) => index),
+    jobs: entries.flatMap(({ index, twins }) => [index, ...twins]),
     message: error instanceof Error ? error.message : String(error),
   }));
   const told = failed.map(({ jobs, message }) => `${jobs.length} not: ${message}`).join('; ');
