@@ -391,7 +391,6 @@ class WorkerNode implements Worker {
     await Promise.all([this.#hints.stop(), this.#queueHints.stop()]);
     this.#transactions.destroy();
     this.#blocked.stop();
-    this.#floating.close();
     await Promise.all([this.#membership.leave(), this.#handlerDatabase.close()]);
   }
 }

@@ -67,6 +67,19 @@ test("a rejection is the job's that let it go, while others of its batch run", a
   expect(await job(running)).toMatchObject({ result: 'well', tries: 0 });
 });
 
+test('a rejection that comes when its worker has stopped ends nothing either; further workers add no listener', async () => {
+  const actor = await start();
+  const left = await enqueue('when its worker has stopped');
+  await reaches(left, 'done');
+  actor.tell('outlive');
+  await until('the process to outlive its worker', () => actor.heard.some(({ type }) => type === 'outlived'));
+  expect(actor.heard.find(({ type }) => type === 'outlived')).toMatchObject({ listeners: 1 });
+  expect(floated(actor)).toMatchObject([{ job: left, counted: false }]);
+  actor.tell('finish'); // its own still ends it
+  await once(actor.process, 'exit');
+  expect(actor.process.exitCode).toBe(1);
+});
+
 test("a rejection of the program's own ends the process, as without a worker", async () => {
   const actor = await start();
   actor.tell('finish');

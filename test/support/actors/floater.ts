@@ -1,8 +1,9 @@
 // A worker process whose handlers let promises go. Task `float` does what its payload says.
 import { setTimeout as delay } from 'node:timers/promises';
 import { implement } from '@pgqueue/core';
+import type { WorkerOptions } from '@pgqueue/worker';
 import { createWorker } from '@pgqueue/worker';
-import { actorName, actorOptions, hear, run, telling, url } from './messages.ts';
+import { actorName, actorOptions, hear, run, said, telling, url } from './messages.ts';
 import { float } from './tasks.ts';
 
 const fail = async (why: string): Promise<never> => {
@@ -10,7 +11,9 @@ const fail = async (why: string): Promise<never> => {
   throw new Error(why);
 };
 
-const worker = createWorker({
+const gate = Promise.withResolvers<void>();
+
+const options: WorkerOptions = {
   connectionString: url,
   node: actorName,
   heartbeatMs: 200,
@@ -32,6 +35,9 @@ const worker = createWorker({
         }
         case 'for a while':
           return delay(100, 'well');
+        case 'when its worker has stopped':
+          void gate.promise.then(() => fail(how));
+          return 'done before';
         case 'never':
           return 'well';
         default:
@@ -40,6 +46,17 @@ const worker = createWorker({
     }),
   ],
   observe: telling('job.floating'),
-});
+};
+const worker = createWorker(options);
 hear('finish', () => void fail("the program's own")); // no handler's: Node ends the process
+hear('outlive', async () => {
+  await worker.stop({ drainMs: 0 });
+  gate.resolve();
+  for (let round = 0; round < 2; round += 1) {
+    const next = createWorker(options);
+    await next.start();
+    await next.stop({ drainMs: 0 });
+  }
+  said({ type: 'outlived', listeners: process.listenerCount('unhandledRejection') });
+});
 await run(worker);

@@ -17,7 +17,10 @@ export interface Rejections {
  * would have put right.
  */
 export interface Floating {
-  /** Starts listening for rejections in this process. */
+  /**
+   * Starts listening for rejections in this process, for good: a handler that has ended may have left behind what
+   * rejects after its worker has stopped. All workers of the process share the listeners.
+   */
   readonly open: () => void;
   /**
    * Returns a function that runs handlers, one after another, so that their unhandled rejections are
@@ -25,7 +28,6 @@ export interface Floating {
    * (`AsyncLocalStorage.enterWith`) reaches no other.
    */
   readonly inTurn: () => RunFloating;
-  readonly close: () => void;
 }
 
 type RunFloating = <Arguments extends readonly unknown[], Returned>(
@@ -34,9 +36,9 @@ type RunFloating = <Arguments extends readonly unknown[], Returned>(
   ...given: Arguments
 ) => Returned;
 
-const shared: { storage: AsyncLocalStorage<Source> | undefined; users: number } = {
+const shared: { storage: AsyncLocalStorage<Source> | undefined; listens: boolean } = {
   storage: undefined,
-  users: 0,
+  listens: false,
 };
 
 /** @param mode `crash`: leaves unhandled rejections to Node, which ends the process */
@@ -45,28 +47,21 @@ export function createFloating(mode: 'fail' | 'crash'): Floating {
     return {
       open: () => {},
       inTurn: () => inTurn((_source, run, ...given) => run(...given)),
-      close: () => {},
     };
   }
   const storage = (shared.storage ??= new AsyncLocalStorage<Source>());
-  let open = false;
-  const count = (by: 1 | -1): void => {
-    if (open === by > 0) return;
-    open = by > 0;
-    shared.users += by;
-    if (shared.users !== Math.max(0, by)) return;
-    const listen = by > 0 ? 'on' : 'off';
-    process[listen]('unhandledRejection', onRejection);
-    process[listen]('rejectionHandled', onHandled);
-  };
   return {
-    open: () => count(1),
+    open: () => {
+      if (shared.listens) return;
+      shared.listens = true;
+      process.on('unhandledRejection', onRejection);
+      process.on('rejectionHandled', onHandled);
+    },
     inTurn: () =>
       inTurn((source, run, ...given) => {
         storage.enterWith(source);
         return run(...given);
       }),
-    close: () => count(-1),
   };
 }
 

@@ -101,7 +101,6 @@ export function createWorkerSteps(options: WorkerOptions): WorkerSteps {
     await drain({ executor, settler, database }, 0);
     await within(closeMs, isolation.close());
     transactions.destroy();
-    floating.close();
     await Promise.all([membership.leave(), forHandlers.close()]);
   };
   return {

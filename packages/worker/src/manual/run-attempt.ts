@@ -68,7 +68,6 @@ export function runAttempt(options: LoneAttemptOptions): LoneAttempt {
       await executor.run([job], { claimedAt: performance.now() });
       await settler.idle();
     } finally {
-      floating.close();
       transactions.destroy();
       await isolation.close();
     }
