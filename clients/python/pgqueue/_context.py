@@ -110,7 +110,10 @@ class Context(JobFacts):
         self._calls.extend(by)
 
     def progress(self, value: Json) -> None:
-        """Shows progress, up to 8 KiB of JSON; of calls that come faster than every 250 ms, some are left out."""
+        """Shows progress, up to 8 KiB of JSON; of calls that come faster than every 250 ms, some are left out.
+
+        Raises ``invalid_job`` if it is longer, or nested deeper than 500 levels, also if it would be left out.
+        """
         self._calls.progress(value)
 
     def checkpoint(self, value: Json) -> None:

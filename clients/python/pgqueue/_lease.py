@@ -19,6 +19,8 @@ from .producer import pause
 Answer = TypeVar("Answer")
 PROGRESS = 0.25
 """Shortest time between two writes of progress, in seconds: people read them."""
+PROGRESS_MAX = 8_192
+"""Longest progress, in bytes of JSON."""
 PAGE_MAX = 1_000
 FIRST_PAGE = 100
 PAGE_CHARACTERS = 4 * 1_048_576
@@ -49,7 +51,7 @@ class LeaseCalls:
             self.attempt.abort("cancelled")
 
     def progress(self, value: Json) -> None:
-        text = json_text(value)
+        text = progress_text(self.attempt.unit.task.name, value)
         now = time.monotonic()
         if now - self._progress_at < PROGRESS and not self.attempt.aborted:
             return
@@ -206,6 +208,31 @@ def step_named(steps: list[list[Any]], name: str) -> list[Any]:
         else "this job is in no flow, or its step needs no other"
     )
     raise PgQueueError("not_found", f"ctx.needs[{name!r}]: {why}", {"need": name})
+
+
+def progress_text(task: str, value: Json) -> str:
+    """Checked before it may be left out: the same value is refused whenever it comes."""
+    if _too_deep(value):
+        why = "it is nested deeper than 500 levels"
+    else:
+        text = json_text(value)
+        size = len(text.encode())
+        if size <= PROGRESS_MAX:
+            return text
+        why = f"it has {size} bytes of JSON, more than {PROGRESS_MAX}"
+    raise PgQueueError(
+        "invalid_job", f'task "{task}" can\'t show this progress: {why}; show a summary of it instead', {"task": task}
+    )
+
+
+def _too_deep(value: object) -> bool:
+    level: list[Any] = [value]
+    for _ in range(501):
+        level = [one for one in level if isinstance(one, (dict, list, tuple))]
+        if not level:
+            return False
+        level = [inner for one in level for inner in (one.values() if isinstance(one, dict) else one)]
+    return True
 
 
 def _steps_of(stored: Json) -> Json:

@@ -16,7 +16,7 @@ from ._codec import Json
 from ._context import Context
 from ._errors import Aborted, PgQueueError, RemoteError, error_data
 from ._json import Seconds
-from ._lease import LeaseCalls
+from ._lease import LeaseCalls, progress_text
 from ._task import Outcome, Task
 
 _NAME = "pgqueue handler"
@@ -33,6 +33,8 @@ class ProcessDied(Exception):
 class ProcessContext:
     """The context of a handler in a process of its own; an abort kills it. It has the facts, and calls about the lease."""
 
+    task: str
+
     def __init__(self, pipe: Any, facts: dict[str, Any]) -> None:
         self._pipe = pipe
         self.__dict__.update(facts)
@@ -41,6 +43,7 @@ class ProcessContext:
         self._call("extend", by)
 
     def progress(self, value: Json) -> None:
+        progress_text(self.task, value)  # refused here: one that is too deep can't be sent
         self._call("progress", value)
 
     def checkpoint(self, value: Json) -> None:

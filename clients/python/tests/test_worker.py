@@ -276,6 +276,21 @@ class Contexts(DatabaseTest):
             self.assertEqual(self.producer.result(one), {"at": 3})
             self.assertEqual(history(one.id)[2], 1)
 
+    def test_progress_that_is_too_large_is_refused_whenever_it_comes(self) -> None:
+        @task("shows-much")
+        def shows_much(payload, ctx):
+            return _shown(ctx)
+
+        self.worker(shows_much, shows_much_there)
+        for name in ("shows-much", "shows-much-there"):
+            told = self.producer.result(self.producer.enqueue(name))
+            deep = "nested deeper than 500 levels"
+            large = f'task "{name}" can\'t show this progress: it has 8193 bytes of JSON, more than 8192'
+            self.assertEqual(told[0], None)
+            for problem, expected in zip(told[1:], (large, deep, large, deep)):
+                self.assertEqual(problem[0], "invalid_job")
+                self.assertIn(expected, problem[1])
+
     def test_a_job_that_is_not_done_in_time_is_retried(self) -> None:
         seen = []
 
@@ -547,6 +562,26 @@ class Transactions(DatabaseTest):
         self.assertEqual(self.producer.result(self.producer.enqueue("unsure", "committed")), 1)
         self.assertEqual(self.producer.result(self.producer.enqueue("unsure", "not")), 2)
         self.assertEqual(sorted(sql("select n from app.written where queue = 'unsure'")), [(1,), (2,)])
+
+
+def _shown(ctx) -> list:
+    """What progress raises for some values: the first is written at once, and the others come within 250 ms."""
+    most, more = "x" * 8_190, "x" * 8_191
+    deep = None
+    for _ in range(501):
+        deep = [deep]
+    told = []
+    for value in (most, more, deep, more, deep):
+        try:
+            told.append(ctx.progress(value))
+        except PgQueueError as error:
+            told.append([error.code, str(error)])
+    return told
+
+
+@task("shows-much-there", process=True)
+def shows_much_there(payload, ctx):
+    return _shown(ctx)
 
 
 @task("square", process=True)

@@ -33,7 +33,7 @@ export type { FlowRow, FlowStepRow } from './flow/to-flow-row.ts';
 export { signalFlowRow, waitedFlowRow } from './flow/waited-flow.ts';
 export { toFlowRow } from './flow/to-flow-row.ts';
 export { checkJobList, toJobRows } from './job/job-list.ts';
-export { shapeProblem } from './job/shape.ts';
+export { isTooDeep, shapeProblem } from './job/shape.ts';
 export { isNewJob, isTraceparent, jobLimits, toJobRow } from './job/validate.ts';
 export { schemasOf } from './job/schemas.ts';
 export { durationMs, parseDuration } from './options/duration.ts';

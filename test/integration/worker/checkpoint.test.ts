@@ -1,5 +1,5 @@
 import { defineTask, giveUp, implement, implementBatch, snooze } from '@pgqueue/core';
-import type { Json, JobContext } from '@pgqueue/core';
+import type { Json, JobContext, PgQueueError } from '@pgqueue/core';
 import { resetNode } from '@pgqueue/postgres/internal';
 import { afterEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
@@ -225,6 +225,25 @@ test('each job of a bundle has its own', async () => {
   await ended(id, 'done');
   expect(found).toEqual([null, { done: id }]);
   await expect.poll(() => worker.of('job.settled')).toHaveLength(2);
+});
+
+test('progress that is too large is refused whenever it comes, and what was shown stays', async () => {
+  const deep = JSON.parse(`${'['.repeat(501)}${']'.repeat(501)}`) as unknown;
+  const told: unknown[] = [];
+  const shown = 'x'.repeat(8_190);
+  const run = await attempts(async (ctx) => {
+    // the first one is written at once, and the others come within 250 ms
+    for (const value of [`${shown}x`, shown, `${shown}x`, 'ä'.repeat(4_096), deep]) {
+      told.push(await ctx.progress(value).catch(({ code, message }: PgQueueError) => [code, message]));
+    }
+    await until('it to be shown', async () => (await bench.job(ctx.job.id)).progress !== null);
+    expect((await bench.job(ctx.job.id)).progress).toBe(shown);
+  });
+  await ended(run.id, 'done');
+  const refused = (why: string): unknown => ['invalid_job', expect.stringContaining(why)];
+  const large = refused("can't show this progress: it has 8193 bytes of JSON, more than 8192");
+  const wide = refused('it has 8194 bytes of JSON');
+  expect(told).toEqual([large, true, large, wide, refused('nested deeper than 500 levels')]);
 });
 
 test('progress is written at most four times a second, the last one always', async () => {

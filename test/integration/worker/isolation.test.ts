@@ -127,6 +127,12 @@ describe('in a process', () => {
     const unfit = await enqueue('unfit checkpoint');
     await ended(unfit, 'dead');
     expect((await bench.job(unfit)).lastError?.message).toMatch(/can't keep this checkpoint: at: /);
+    const much = await enqueue('too much progress');
+    await ended(much, 'dead');
+    expect((await bench.job(much)).lastError).toMatchObject({
+      code: 'invalid_job',
+      message: expect.stringContaining("can't show this progress: it has 8193 bytes"),
+    });
     const forgot = await enqueue('forget to await');
     await ended(forgot, 'done');
     const next = await enqueue('return');

@@ -65,6 +65,9 @@ export const handler: HandlerOf<typeof misbehave> = async ({ how, url }, ctx) =>
     case 'unfit checkpoint':
       await ctx.checkpoint({ at: 'text' } as never);
       return null;
+    case 'too much progress':
+      await ctx.progress('x'.repeat(8_191));
+      return null;
     case 'give up':
       return giveUp(new RangeError('no use'));
     case 'snooze':

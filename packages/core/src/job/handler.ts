@@ -32,6 +32,7 @@ export interface BatchContext<Saved = unknown> {
   /**
    * Replaces the progress that is shown of each job while the bundle runs: up to 8 KiB of JSON. Resolves to
    * false when every lease was lost.
+   * @throws {PgQueueError} `invalid_job`: as that of {@link JobContext}
    */
   readonly progress: (value: unknown) => Promise<boolean>;
   /**

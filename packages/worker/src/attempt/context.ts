@@ -9,7 +9,6 @@ import { portKey } from '../flow/node-port.ts';
 import { createDurable } from '../durable/steps.ts';
 import { durablePort } from './durable-port.ts';
 import { jobPort } from './job-port.ts';
-import { jsonText } from '../lease/json.ts';
 import { ResultError, resultData } from './result.ts';
 import type { LeaseParts, ResultsOf } from './lease-calls.ts';
 import { extendLeases, loggerWith, settleIn, settleWith } from './lease-calls.ts';
@@ -76,7 +75,7 @@ class Context implements JobContext {
   get progress(): JobContext['progress'] {
     return async (value) => {
       this.#progress ??= createProgress(this.#parts, [this.#attempt]);
-      return this.#progress(jsonText(value));
+      return this.#progress(value);
     };
   }
 

@@ -1,8 +1,17 @@
+import { PgQueueError } from '@pgqueue/core';
+import { isTooDeep, jobLimits } from '@pgqueue/core/internal';
+import { jsonText } from '../lease/json.ts';
 import type { Attempts, LeaseParts } from './lease-calls.ts';
 import { showProgress } from './lease-calls.ts';
 
-/** Writes progress as JSON text. False: every lease was lost. */
-export type Progress = (value: string) => Promise<boolean>;
+/**
+ * Shows progress. False: every lease was lost.
+ * @throws {PgQueueError} `invalid_job`: it is too long, or nested too deep; also when it would not be written
+ */
+export type Progress = (value: unknown) => Promise<boolean>;
+
+/** Longest progress, in bytes of JSON. */
+const bytesMax = 8_192;
 
 /** Shortest time between two progress writes of one handler call: people read them. */
 const everyMs = 250;
@@ -32,12 +41,27 @@ export function createProgress(
     );
   };
 
-  return (value) => {
-    if (attempts.every(({ over }) => over)) return Promise.resolve(false);
+  return async (value) => {
+    const text = checkedText(attempts[0]?.task, value);
+    if (attempts.every(({ over }) => over)) return false;
     const waitMs = writtenAt + everyMs - clock();
-    if (waitMs <= 0 && timer === undefined) return write(value);
-    newest = value;
+    if (waitMs <= 0 && timer === undefined) return write(text);
+    newest = text;
     timer ??= setTimeout(writeNewest, waitMs).unref();
-    return Promise.resolve(true);
+    return true;
   };
+}
+
+function checkedText(task: string | undefined, value: unknown): string {
+  const text = jsonText(value);
+  const bytes = Buffer.byteLength(text);
+  const refused = (why: string): PgQueueError =>
+    new PgQueueError('invalid_job', `task "${task}" can't show this progress: ${why}`, { data: { task } });
+  if (bytes > bytesMax)
+    throw refused(`it has ${bytes} bytes of JSON, more than ${bytesMax}; show a summary of it instead`);
+  if (isTooDeep(JSON.parse(text)))
+    throw refused(
+      `it is nested deeper than ${jobLimits.payloadDepthMax} levels; show a summary of it instead`,
+    );
+  return text;
 }

@@ -5,7 +5,6 @@ import { AbortedError } from '../lease/timing.ts';
 import type { Attempt } from '../attempt/attempt.ts';
 import { jobOf } from '../attempt/context.ts';
 import { keepCheckpoint } from '../attempt/checkpoint.ts';
-import { jsonText } from '../lease/json.ts';
 import type { Ending } from '../lease/ending.ts';
 import { batchEndings } from './bundle-ending.ts';
 import { resultData } from '../attempt/result.ts';
@@ -85,7 +84,7 @@ export function batchContextOf(
       }));
     },
     extend: async (by) => extendLeases(parts, attempts, durationMs(by, 'extend')),
-    progress: async (value) => (progress ??= createProgress(parts, attempts))(jsonText(value)),
+    progress: async (value) => (progress ??= createProgress(parts, attempts))(value),
     checkpoint: async (job, data) => {
       const attempt = attempts[jobs.indexOf(job)];
       if (attempt !== undefined) return keepCheckpoint(parts, { task, attempt }, data);
