@@ -97,10 +97,11 @@ create table flow (
   stopping   timestamptz,
   ended      timestamptz,
   trace      jsonb,
-  waiter       uuid,
-  waiter_token uuid
+  waiter         uuid,
+  waiter_created timestamptz,
+  waiter_token   uuid
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
-comment on table flow is 'One row per flow. stopping: its cancellation was asked for; its state changes when the last of its jobs has ended. reason: of a state other than done, for people. waiter: a job that is suspended until this flow ends, by the attempt of waiter_token; null: it was woken.';
+comment on table flow is 'One row per flow. stopping: its cancellation was asked for; its state changes when the last of its jobs has ended. reason: of a state other than done, for people. waiter: the job that this flow was made for, and when that job was created. waiter_token: the attempt that is suspended until this flow ends; null: none, or it was woken.';
 create unique index flow_unique on flow (name, unique_key) where state = 'open' and unique_key is not null;
 create index flow_open on flow (id) where state = 'open';
 -- By ended, not by state: a plan made while few flows were open, and kept, would sort those of flow_open.
@@ -1453,8 +1454,10 @@ alter table flow_step add constraint flow_step_check check (check_step(flow_step
 -- woken when the flow ends.
 
 -- Makes the flow that a job waits for, unless it is there. Refuses a flow that was made for another job, or for none: whoever
--- waits for a flow reads its results, and ends it by ending.
-create function make_wait(p_job uuid, p_flow jsonb) returns void
+-- waits for a flow reads its results, and ends it by ending. One that an earlier job of the same id left is dropped:
+-- whoever approved that job has not approved this one. Jobs of one id differ in when they were created, which a job keeps
+-- when it is put back, or moves.
+create function make_wait(p_job uuid, p_created timestamptz, p_flow jsonb) returns void
   language plpgsql volatile
   set search_path from current
   set jit = off
@@ -1463,10 +1466,12 @@ as $$
 declare
   v_flow uuid := (p_flow ->> 'id')::uuid;
 begin
+  perform drop_flows(array(
+    select f.id from flow f where f.id = v_flow and f.waiter = p_job and f.waiter_created <> p_created for update));
   if not exists (select from flow f where f.id = v_flow) then
     -- a signal and a suspension may make it at the same time
     if (select s.outcome from start_flow(p_flow) s) = 'started' then
-      update flow f set waiter = p_job where f.id = v_flow;
+      update flow f set waiter = p_job, waiter_created = p_created where f.id = v_flow;
     end if;
   end if;
   if not exists (select from flow f where f.id = v_flow and f.waiter = p_job) then
@@ -1506,7 +1511,7 @@ begin
   if not found then
     return null;
   elsif not v_stop then
-    perform make_wait(p_id, p_flow);
+    perform make_wait(p_id, (select q.created from queue q where q.id = p_id), p_flow);
     select f.state into v_state from flow f where f.id = v_flow for update;
     if v_state <> 'open' then
       v_back := array(select distinct q.step from queue q where q.flow = v_flow);
@@ -1581,12 +1586,13 @@ as $$
 declare
   v_flow uuid := signal_flow_of(p_job, p_name);
   v_task text;
+  v_created timestamptz;
 begin
-  select q.task into v_task from queue q where q.id = p_job for key share;
+  select q.task, q.created into v_task, v_created from queue q where q.id = p_job for key share;
   if not found then
     return case when exists (select from handover h where h.id = p_job) then 'busy' else 'unknown' end;
   end if;
-  perform make_wait(p_job, jsonb_build_object(
+  perform make_wait(p_job, v_created, jsonb_build_object(
     'id', v_flow, 'name', left(v_task, 99) || ': ' || left(p_name, 99),
     'steps', jsonb_build_array(jsonb_build_object('name', p_name, 'kind', 'signal'))));
   return signal_flow(v_flow, p_name, p_value);
@@ -2507,7 +2513,7 @@ begin
     -- by limits, so that no plan begins with the index of open flows or steps
     select o.id, flow_failed(o.id) as failed from flow g
     where g.id = o.id and g.state = 'open' and (select s.step from flow_step s where s.flow = o.id and s.ended is null limit 1) is null limit 1) x
-  where f.id = x.id;
+  where f.id = any (v_touched) and f.id = x.id;
   return release_jobs(v_released, 10000);
 end
 $$;

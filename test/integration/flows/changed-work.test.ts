@@ -62,6 +62,33 @@ describe('a value that was given for one payload', () => {
     expect(await bench.producer.signalJob(id, 'ok', 'eve')).toBe('signalled');
     expect(await bench.resultOf(id)).toEqual({ amount: 40, by: 'eve' });
   });
+
+  test('stays with a job that is put back, and is not taken for a later one of its id', async () => {
+    let broken = true;
+    await start(async ({ amount }, ctx) => {
+      const by = await ctx.waitForSignal('ok');
+      if (broken) throw new Error('an outage');
+      return { amount, by };
+    });
+    const { id } = await bench.producer.enqueue(pay, { amount: 10 });
+    const again = async (amount: number): Promise<void> => {
+      expect(await bench.producer.enqueue(pay, { amount }, { id })).toEqual({ id, outcome: 'enqueued' });
+    };
+    expect(await bench.producer.signalJob(id, 'ok', 'ada')).toBe('signalled');
+    expect(await bench.endOf(id)).toBe('dead');
+    expect(await operator.dead.purge({ ids: [id] })).toMatchObject({ done: 1 });
+    await again(20);
+    await bench.suspended(id);
+    expect(await bench.producer.signalJob(id, 'ok', 'bob')).toBe('signalled');
+    expect(await bench.endOf(id)).toBe('dead');
+    broken = false;
+    await operator.dead.redrive({ ids: [id] });
+    expect(await bench.resultOf(id)).toEqual({ amount: 20, by: 'bob' });
+    await bench.sql('delete from pgqueue.history'); // as when its retention is over
+    await again(30);
+    expect(await bench.producer.signalJob(id, 'ok', 'eve')).toBe('signalled');
+    expect(await bench.resultOf(id)).toEqual({ amount: 30, by: 'eve' });
+  });
 });
 
 test('a job that waits in its handler keeps its payload: the new one is enqueued behind it', async () => {

@@ -45,7 +45,7 @@ test('a signal and the suspension of its job wait for each other in one order', 
     // the suspension has made the flow, and has not locked the job yet
     await node.sql('begin');
     await node.sql(
-      'select pgqueue.make_wait($1, $2::jsonb)',
+      'select pgqueue.make_wait(q.id, q.created, $2::jsonb) from pgqueue.queue q where q.id = $1',
       [id, flow],
     );
     const signal = await ground.waiting(other, `select pgqueue.signal_job('${id}', 'ok', '"ada"') as said`);

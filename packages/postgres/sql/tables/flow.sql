@@ -15,10 +15,11 @@ create table flow (
   stopping   timestamptz,
   ended      timestamptz,
   trace      jsonb,
-  waiter       uuid,
-  waiter_token uuid
+  waiter         uuid,
+  waiter_created timestamptz,
+  waiter_token   uuid
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
-comment on table flow is 'One row per flow. stopping: its cancellation was asked for; its state changes when the last of its jobs has ended. reason: of a state other than done, for people. waiter: a job that is suspended until this flow ends, by the attempt of waiter_token; null: it was woken.';
+comment on table flow is 'One row per flow. stopping: its cancellation was asked for; its state changes when the last of its jobs has ended. reason: of a state other than done, for people. waiter: the job that this flow was made for, and when that job was created. waiter_token: the attempt that is suspended until this flow ends; null: none, or it was woken.';
 create unique index flow_unique on flow (name, unique_key) where state = 'open' and unique_key is not null;
 create index flow_open on flow (id) where state = 'open';
 -- By ended, not by state: a plan made while few flows were open, and kept, would sort those of flow_open.

@@ -3,8 +3,10 @@
 -- woken when the flow ends.
 
 -- Makes the flow that a job waits for, unless it is there. Refuses a flow that was made for another job, or for none: whoever
--- waits for a flow reads its results, and ends it by ending.
-create function make_wait(p_job uuid, p_flow jsonb) returns void
+-- waits for a flow reads its results, and ends it by ending. One that an earlier job of the same id left is dropped:
+-- whoever approved that job has not approved this one. Jobs of one id differ in when they were created, which a job keeps
+-- when it is put back, or moves.
+create function make_wait(p_job uuid, p_created timestamptz, p_flow jsonb) returns void
   language plpgsql volatile
   set search_path from current
   set jit = off
@@ -13,10 +15,12 @@ as $$
 declare
   v_flow uuid := (p_flow ->> 'id')::uuid;
 begin
+  perform drop_flows(array(
+    select f.id from flow f where f.id = v_flow and f.waiter = p_job and f.waiter_created <> p_created for update));
   if not exists (select from flow f where f.id = v_flow) then
     -- a signal and a suspension may make it at the same time
     if (select s.outcome from start_flow(p_flow) s) = 'started' then
-      update flow f set waiter = p_job where f.id = v_flow;
+      update flow f set waiter = p_job, waiter_created = p_created where f.id = v_flow;
     end if;
   end if;
   if not exists (select from flow f where f.id = v_flow and f.waiter = p_job) then
@@ -56,7 +60,7 @@ begin
   if not found then
     return null;
   elsif not v_stop then
-    perform make_wait(p_id, p_flow);
+    perform make_wait(p_id, (select q.created from queue q where q.id = p_id), p_flow);
     select f.state into v_state from flow f where f.id = v_flow for update;
     if v_state <> 'open' then
       v_back := array(select distinct q.step from queue q where q.flow = v_flow);
@@ -131,12 +135,13 @@ as $$
 declare
   v_flow uuid := signal_flow_of(p_job, p_name);
   v_task text;
+  v_created timestamptz;
 begin
-  select q.task into v_task from queue q where q.id = p_job for key share;
+  select q.task, q.created into v_task, v_created from queue q where q.id = p_job for key share;
   if not found then
     return case when exists (select from handover h where h.id = p_job) then 'busy' else 'unknown' end;
   end if;
-  perform make_wait(p_job, jsonb_build_object(
+  perform make_wait(p_job, v_created, jsonb_build_object(
     'id', v_flow, 'name', left(v_task, 99) || ': ' || left(p_name, 99),
     'steps', jsonb_build_array(jsonb_build_object('name', p_name, 'kind', 'signal'))));
   return signal_flow(v_flow, p_name, p_value);

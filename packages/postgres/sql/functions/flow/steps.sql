@@ -138,7 +138,7 @@ begin
     -- by limits, so that no plan begins with the index of open flows or steps
     select o.id, flow_failed(o.id) as failed from flow g
     where g.id = o.id and g.state = 'open' and (select s.step from flow_step s where s.flow = o.id and s.ended is null limit 1) is null limit 1) x
-  where f.id = x.id;
+  where f.id = any (v_touched) and f.id = x.id;
   return release_jobs(v_released, 10000);
 end
 $$;
