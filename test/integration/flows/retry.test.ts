@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { advanceFlows } from '@pgqueue/postgres/internal';
+import { advanceFlows, stopJobs } from '@pgqueue/postgres/internal';
 import { beforeEach, expect, test } from 'vitest';
 import { opened } from '../../support/database.ts';
 import { emptying, flowTables } from '../../support/empty.ts';
@@ -26,6 +26,9 @@ async function start(steps: readonly Step[]): Promise<{
   /** Ends the job of a step. */
   readonly end: (step: number, outcome: 'done' | 'dead') => Promise<void>;
   readonly retry: (step?: number) => Promise<unknown>;
+  /** Cancels the flow and its jobs. */
+  readonly cancel: () => Promise<void>;
+  readonly id: string;
   /** The states of the flow and of its steps once the leader has looked. */
   readonly states: () => Promise<string>;
   readonly signal: (step: number) => Promise<unknown>;
@@ -39,6 +42,11 @@ async function start(steps: readonly Step[]): Promise<{
   }));
   await ground.sql('select pgqueue.start_flow($1::jsonb)', [JSON.stringify({ id, name: 'f', steps: rows })]);
   return {
+    id,
+    cancel: async () => {
+      await ground.sql('select pgqueue.cancel_flow($1)', [id]);
+      await stopJobs(ground.database, ground.leader(), 100);
+    },
     end: async (step, outcome) => {
       const job = jobs[step] ?? '';
       await ground.dispatch([job]);
@@ -133,6 +141,28 @@ test('a retry that finds nothing does not hide an end from the leader', async ()
   await flow.end(0, 'done');
   expect(await flow.retry()).toBe('nothing');
   expect(await flow.states()).toBe('open: done open');
+});
+
+test('a retry from one step on runs no other part of a flow that was cancelled', async () => {
+  const flow = await start([{}, { needs: [[0, 'ended']] }, {}, { needs: [[2, 'done']] }]);
+  await flow.cancel();
+  expect(await flow.states()).toBe('cancelled: cancelled skipped cancelled skipped');
+  expect(await flow.retry(1), 'what it needs is not run again').toBe('retried');
+  expect(await flow.states()).toBe('open: cancelled open cancelled skipped');
+  await flow.end(1, 'done');
+  await flow.retry(2);
+  await flow.end(2, 'done');
+  expect(await flow.states()).toBe('open: cancelled done done open');
+});
+
+test('a flow of which one part was cancelled is not done when another has run', async () => {
+  const flow = await start([{}, { needs: [[0, 'ended']] }, {}]);
+  await flow.cancel();
+  expect(await flow.states()).toBe('cancelled: cancelled skipped cancelled');
+  expect(await flow.retry(2)).toBe('retried');
+  await flow.end(2, 'done');
+  expect(await flow.states()).toBe('failed: cancelled skipped done');
+  expect(await flow.retry(1), 'what was skipped has not failed').toBe('nothing');
 });
 
 test.each([

@@ -163,7 +163,7 @@ export function retry(flow: ModelFlow, from: number | null): number | undefined 
   });
   const skipped =
     flow.state === 'cancelled'
-      ? all.filter(isSkipped)
+      ? all.filter((index) => reached.has(index) && isSkipped(index))
       : [...reach(failed.flatMap(behindOf), (step) => (isSkipped(step) ? behindOf(step) : []))].filter(
           isSkipped,
         );

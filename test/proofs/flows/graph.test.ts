@@ -42,6 +42,7 @@ test('a failure that somebody takes as an end is no failure of the flow', () => 
   expect(hasFailed([step()], ['failed'])).toBe(true);
   expect(hasFailed([step(), step([[0, 'ended']])], ['failed', 'done'])).toBe(false);
   expect(hasFailed([step(), step([[0, 'failed']])], ['cancelled', 'done'])).toBe(true);
+  expect(hasFailed([step(), step([[0, 'ended']])], ['cancelled', 'skipped'])).toBe(true);
   expect(outcomeOf(['done', 'expired', 'dead'], false)).toBe('failed');
   expect(outcomeOf(['done', 'erased'], false)).toBe('cancelled');
 });

@@ -52,14 +52,17 @@ export function dependentsOf(
 
 /**
  * True if a flow with these outcomes has failed: a step failed or was cancelled, and nobody takes that with
- * `ended`, or somebody takes it otherwise.
+ * `ended`, or somebody takes it otherwise. Who was skipped takes nothing.
  */
 export function hasFailed(steps: readonly Step[], outcomes: readonly (Outcome | undefined)[]): boolean {
   return steps.some((_step, index) => {
     const outcome = outcomes[index];
     if (outcome !== 'failed' && outcome !== 'cancelled') return false;
     const dependents = dependentsOf(steps, index);
-    return dependents.length === 0 || dependents.some(({ condition }) => condition !== 'ended');
+    return (
+      dependents.every(({ step }) => outcomes[step] === 'skipped') ||
+      dependents.some(({ condition }) => condition !== 'ended')
+    );
   });
 }
 

@@ -82,7 +82,7 @@ begin
 end
 $$;
 
--- Runs what failed in a flow again: all of it, or what failed in a step and behind it (p_step). Dead jobs go back
+-- Runs what failed in a flow again: all of it, or what failed in a step and behind it (p_step), and no other part. Dead jobs go back
 -- into QUEUE, and jobs that were cancelled or expired, as far as history reaches; steps that failed are open
 -- again, and those that were skipped because of them wait again. Steps that ran because of the failure have run.
 -- retried; nothing: no step failed; unknown; stopping: it is being cancelled; key_taken: another open flow of its
@@ -100,6 +100,7 @@ as $$
 declare
   v_flow flow;
   v_failed integer[];
+  v_skipped integer[]; -- of a flow that was cancelled
   v_behind integer[];
   v_dead uuid[];
   v_back integer := 0;
@@ -123,10 +124,11 @@ begin
     union
     select f.step from reached r
       cross join lateral (select n.feeds from flow_step n where n.flow = p_flow and n.step = r.step limit 1) n cross join lateral unnest(n.feeds) as f (step))
-  select array_agg(r.step) into v_failed
+  select array_agg(r.step) filter (where s.failed), array_agg(r.step) filter (where s.skipped) into v_failed, v_skipped
   from reached r cross join lateral (
-    select from flow_step s
-    where s.flow = p_flow and s.step = r.step and (s.outcome in ('failed', 'cancelled') or (s.state = 'open' and s.failed > 0)) limit 1) s;
+    select s.outcome in ('failed', 'cancelled') or (s.state = 'open' and s.failed > 0) as failed,
+           s.outcome = 'skipped' and v_flow.state = 'cancelled' as skipped
+    from flow_step s where s.flow = p_flow and s.step = r.step limit 1) s;
   with recursive behind as (
     select f.step from flow_step n cross join lateral unnest(n.feeds) as f (step) where n.flow = p_flow and n.step = any (v_failed)
     union
@@ -135,12 +137,12 @@ begin
       cross join lateral unnest(s.feeds) as f (step))
   select array_agg(b.step) into v_behind
   from behind b cross join lateral (select from flow_step s where s.flow = p_flow and s.step = b.step and s.outcome = 'skipped' limit 1) s;
-  if v_failed is null and not exists (select from flow_step s where s.flow = p_flow and s.outcome = 'skipped' and v_flow.state = 'cancelled') then
+  if v_failed is null and v_skipped is null then
     return query select 'nothing', 0, 0;
     return;
   elsif v_flow.state = 'cancelled' then
     -- all that the cancellation skipped; what a condition skipped is skipped again
-    v_behind := array(select s.step from flow_step s where s.flow = p_flow and s.outcome = 'skipped');
+    v_behind := v_skipped;
   end if;
   -- and signals and timers that ended since none of these waited any more
   with recursive awaited as (

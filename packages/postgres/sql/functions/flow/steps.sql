@@ -220,7 +220,7 @@ end
 $$;
 
 -- Tells whether a flow has failed: one of its steps failed or was cancelled, and no step takes that with the
--- condition ended, or some step takes it otherwise.
+-- condition ended, or some step takes it otherwise. A step that was skipped takes nothing.
 create function flow_failed(p_flow uuid) returns boolean
   language plpgsql stable
   set search_path from current
@@ -233,6 +233,9 @@ begin
   return exists (
     select from flow_step s
     where s.flow = p_flow and s.outcome in ('failed', 'cancelled')
-      and (s.conditions = '{}' or not s.conditions <@ '{ended}'));
+      and (s.conditions = '{}' or not s.conditions <@ '{ended}' or (
+        select d.step from unnest(s.feeds) as f (step)
+          cross join lateral (select d.step from flow_step d where d.flow = s.flow and d.step = f.step and d.outcome <> 'skipped' limit 1) d
+        limit 1) is null));
 end
 $$;
