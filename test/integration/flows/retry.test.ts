@@ -165,6 +165,29 @@ test('a flow of which one part was cancelled is not done when another has run', 
   expect(await flow.retry(1), 'what was skipped has not failed').toBe('nothing');
 });
 
+test('a retry of a chain that is skipped again reads in proportion to its length', async () => {
+  const reads = async (length: number): Promise<number> => {
+    const chain = Array.from({ length }, (_, n): Step => (n === 0 ? {} : { needs: [[n - 1, 'done']] }));
+    const flow = await start(chain);
+    await flow.cancel();
+    await flow.states();
+    const { sql, end } = await ground.session();
+    await sql('begin');
+    expect(await sql(`select outcome from pgqueue.retry_flow($1, 'step-1')`, [flow.id])).toEqual([
+      { outcome: 'retried' },
+    ]);
+    const [row] = await sql(
+      `select idx_tup_fetch as n from pg_stat_xact_user_tables where relname = 'flow_step'`,
+    );
+    await sql('commit');
+    await end();
+    return Number(row?.['n']);
+  };
+  const short = await reads(50);
+  expect(short).toBeGreaterThan(50);
+  expect(await reads(200)).toBeLessThan(8 * short);
+});
+
 test.each([
   ['waits', []],
   ['runs', ['claimed']],

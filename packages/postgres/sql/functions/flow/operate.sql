@@ -233,26 +233,35 @@ create function judge_again(p_flow uuid, p_steps integer[]) returns void
 as $$
 declare
   v_now timestamptz := clock_timestamp();
+  v_steps integer[] := p_steps; -- of this round: behind the first one, those that wait for what the last one has skipped
 begin
-  loop
-    update flow_step s
-    set state = case when v.opens then 'open' else 'ended' end, outcome = case when v.opens then null else 'skipped' end,
-        ended = case when v.opens then null else v_now end, opened = case when v.opens then v_now end,
-        due = case when v.opens then v_now + s.delay end
-    from (
-      select d.step, d.wants, count(n.needed) as needs, count(*) filter (where e.state = 'ended') as ended,
+  while v_steps is not null loop
+    with needing as materialized (
+      -- by limits, so that no plan begins with a table
+      select d.flow, d.step, d.wants, count(n.needed) as needs, count(*) filter (where e.state = 'ended') as ended,
              count(*) filter (where e.state = 'ended' and need_met(e.conditions[array_position(e.feeds, d.step)], e.outcome)) as met
-      from flow_step d
+      from unnest(v_steps) as x (step)
+        cross join lateral (
+          select d.flow, d.step, d.wants, d.needs from flow_step d
+          where d.flow = p_flow and d.step = x.step and d.state = 'blocked' limit 1) d
         left join lateral unnest(d.needs) as n (needed) on true
         left join lateral (
           select e.state, e.outcome, e.feeds, e.conditions from flow_step e where e.flow = d.flow and e.step = n.needed limit 1) e on true
-      where d.flow = p_flow and d.step = any (p_steps) and d.state = 'blocked'
-      group by d.step, d.wants) c
-    cross join lateral (
-      select case when c.wants = 'all' or c.needs = 0 then c.met = c.needs else c.met > 0 end as opens,
-             case c.wants when 'all' then c.met < c.ended else c.met = 0 and c.ended = c.needs end as skips) v
-    where s.flow = p_flow and s.step = c.step and (v.opens or v.skips);
-    exit when not found;
+      group by d.flow, d.step, d.wants
+    ),
+    judged as (
+      update flow_step s
+      set state = case when v.opens then 'open' else 'ended' end, outcome = case when v.opens then null else 'skipped' end,
+          ended = case when v.opens then null else v_now end, opened = case when v.opens then v_now end,
+          due = case when v.opens then v_now + s.delay end
+      from needing c
+      cross join lateral (
+        select case when c.wants = 'all' or c.needs = 0 then c.met = c.needs else c.met > 0 end as opens,
+               case c.wants when 'all' then c.met < c.ended else c.met = 0 and c.ended = c.needs end as skips) v
+      where s.flow = c.flow and s.step = c.step and (v.opens or v.skips)
+      returning s.outcome, s.feeds
+    )
+    select array_agg(distinct f.step) into v_steps from judged j cross join lateral unnest(j.feeds) as f (step) where j.outcome = 'skipped';
   end loop;
   update flow_step s
   set open_needs = (
