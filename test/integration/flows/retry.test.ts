@@ -5,6 +5,7 @@ import { opened } from '../../support/database.ts';
 import { emptying, flowTables } from '../../support/empty.ts';
 import type { Member } from '../sql/support.ts';
 import { openGround } from '../sql/support.ts';
+import { openExplained } from '../plans/support.ts';
 
 const ground = opened(openGround);
 let node: Member;
@@ -186,6 +187,23 @@ test('a retry of a chain that is skipped again reads in proportion to its length
   const short = await reads(50);
   expect(short).toBeGreaterThan(50);
   expect(await reads(200)).toBeLessThan(8 * short);
+});
+
+test('a retry compares no job that was cancelled with all others, in tables without statistics', async () => {
+  const id = randomUUID();
+  const steps = [{ name: 'pages', jobs: Array.from({ length: 300 }, () => ({ task: 'hello' })) }];
+  await ground.sql('select pgqueue.start_flow($1::jsonb)', [JSON.stringify({ id, name: 'f', steps })]);
+  await ground.sql('select pgqueue.cancel_flow($1)', [id]);
+  await stopJobs(ground.database, ground.leader(), 300);
+  await advanceFlows(ground.database, ground.leader(), { from: 0, max: 500, walk: null });
+  const { client, take } = await openExplained(ground.test.url, 'auto');
+  await client.query(`set auto_explain.log_analyze = on`);
+  take();
+  await client.query('select pgqueue.retry_flow($1)', [id]);
+  await client.end();
+  const removed = [...JSON.stringify(take()).matchAll(/"Rows Removed by Join Filter":(\d+)/g)];
+  expect(Math.max(0, ...removed.map(([, rows]) => Number(rows)))).toBeLessThan(3_000);
+  expect(await ground.one('select count(*)::integer from pgqueue.queue')).toBe(300);
 });
 
 test.each([
