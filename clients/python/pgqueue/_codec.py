@@ -54,6 +54,13 @@ def decoded(codec: Codec | None, stored: Json, place: Place) -> Json:
     raise PgQueueError("key_missing", f"{said_place(place)} {why}", {**place._asdict(), "key": key})
 
 
+def kept_result(id: str, result: Json) -> Json:
+    """The result of a job that is done. Raises ``result_lost``: it could not be stored."""
+    if isinstance(result, dict) and isinstance(result.get("pgqueue_error"), str):
+        raise PgQueueError("result_lost", f"job {id} is done, and its result is lost: {result['pgqueue_error']}", {"id": id})
+    return result
+
+
 def is_envelope(stored: Json) -> bool:
     """Whether a stored value is encrypted."""
     if not isinstance(stored, dict) or not isinstance(stored.get("$enc"), (int, float)):

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any, NamedTuple, TypeVar
 
-from ._codec import Json
+from ._codec import Json, kept_result
 from ._errors import Aborted, PgQueueError
 from ._jobs import Job
 from ._json import Seconds
@@ -24,6 +24,17 @@ class NeedResult(NamedTuple):
     job: str
     outcome: str
     result: Json
+
+
+def _end(end: dict[str, Any]) -> NeedResult:
+    return NeedResult(end["job"], end["outcome"], end["result"])
+
+
+def _result(end: dict[str, Any]) -> NeedResult:
+    """The end of a job that is done, or a signal. Raises ``result_lost``."""
+    if end["task"] is not None:
+        kept_result(end["job"], end["result"])
+    return _end(end)
 
 
 class JobFacts:
@@ -172,11 +183,11 @@ class Need:
         self._step = self.name, number
 
     def __iter__(self) -> Iterator[NeedResult]:
-        return (end for end in self._ends() if end.outcome == "done")
+        return (_result(end) for end in self._ends() if end["outcome"] == "done")
 
     def failures(self) -> Iterator[NeedResult]:
         """The jobs that are not done."""
-        return (end for end in self._ends() if end.outcome != "done")
+        return (_end(end) for end in self._ends() if end["outcome"] != "done")
 
     def one(self) -> Json:
         """The first result, such as the value of a signal. Raises ``not_found``."""
@@ -184,11 +195,11 @@ class Need:
             return end.result
         raise PgQueueError("not_found", f"ctx.needs[{self.name!r}].one(): none of its jobs has a result")
 
-    def _ends(self) -> Iterator[NeedResult]:
+    def _ends(self) -> Iterator[dict[str, Any]]:
         after, most = None, FIRST_PAGE
         while True:
             page, following = self._calls.need_page(self._step, after, most)
-            yield from (NeedResult(end["job"], end["outcome"], end["result"]) for end in page)
+            yield from page
             if len(page) < most:
                 return
             after, most = page[-1]["job"], following
@@ -240,25 +251,25 @@ class AsyncNeed:
 
     async def __aiter__(self) -> AsyncIterator[NeedResult]:
         async for end in self._ends():
-            if end.outcome == "done":
-                yield end
+            if end["outcome"] == "done":
+                yield _result(end)
 
     async def failures(self) -> AsyncIterator[NeedResult]:
         async for end in self._ends():
-            if end.outcome != "done":
-                yield end
+            if end["outcome"] != "done":
+                yield _end(end)
 
     async def one(self) -> Json:
         async for end in self:
             return end.result
         raise PgQueueError("not_found", f"needs[{self.name!r}].one(): none of its jobs has a result")
 
-    async def _ends(self) -> AsyncIterator[NeedResult]:
+    async def _ends(self) -> AsyncIterator[dict[str, Any]]:
         after, most = None, FIRST_PAGE
         while True:
             page, following = await self._context._away(self._context._calls.need_page, self._step, after, most)
             for end in page:
-                yield NeedResult(end["job"], end["outcome"], end["result"])
+                yield end
             if len(page) < most:
                 return
             after, most = page[-1]["job"], following

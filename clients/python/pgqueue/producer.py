@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import psycopg
 from psycopg import IsolationLevel
 
-from ._codec import Codec, Json, Place, decoded, opened_error
+from ._codec import Codec, Json, Place, decoded, kept_result, opened_error
 from ._errors import PgQueueError, explained, is_transient, is_wrong_server, refuses_login
 from ._jobs import Enqueued, Job, JobOptions, job_of, rows_of, rows_text
 from ._json import Seconds, is_uuid, json_value, milliseconds, plain_array
@@ -180,11 +180,7 @@ class _Producing:
             )
         if result is not None:
             result = decoded(self._codec, result, Place(id, "result", task))
-        if isinstance(result, dict) and isinstance(result.get("pgqueue_error"), str):
-            raise PgQueueError(
-                "result_lost", f"job {id} is done, and its result is lost: {result['pgqueue_error']}", {"id": id}
-            )
-        return result
+        return kept_result(id, result)
 
     def _verify(self, connection: Any) -> Steps[None]:
         """Checks the schema's version before the first statement."""

@@ -125,7 +125,7 @@ export type { Heartbeat, NodeRegistered, NodeRegistration } from './calls/node.t
 export { heartbeatNode, heldLeases, leaveNode, registerNode, resetNode } from './calls/node.ts';
 export { amend, cancel, erase, redrive } from './calls/operate.ts';
 export type { DeathError, JobEnd } from './calls/results.ts';
-export { lostText } from './calls/results.ts';
+export { keptResult, lostText } from './calls/results.ts';
 export type { IdOf } from './calls/enqueue/known.ts';
 export { knownIds } from './calls/enqueue/known.ts';
 export type { Waited } from './results/waits.ts';

@@ -3,7 +3,7 @@ import { PgQueueError } from '@pgqueue/core';
 import { aText, flowLimits, throwProblems, unreachable, valueProblems } from '@pgqueue/core/internal';
 import type { StepResult } from '@pgqueue/postgres';
 import type { FlowState, HearingParts, Waited } from '@pgqueue/postgres/internal';
-import { createFlowWaits, listResults } from '@pgqueue/postgres/internal';
+import { createFlowWaits, keptResult, listResults } from '@pgqueue/postgres/internal';
 import type { ResultOptions } from './results.ts';
 import { idOf, waitMs } from './results.ts';
 import { noDatabase } from './writing.ts';
@@ -29,7 +29,8 @@ export interface FlowHandle {
    * Reads how a step's jobs have ended so far, in the order of job ids, a page at a time: those with a result, and those that are not
    * done. A signal has one end, its value.
    * @throws {PgQueueError} `not_found`: there is no such flow or step, or the flow ended more than seven days ago; `closed`;
-   * `key_missing`, `undecodable`: a result is encrypted, and can't be decrypted here; `configuration`
+   * `result_lost`: a job is done, and its result could not be stored; `key_missing`, `undecodable`: a result is encrypted, and
+   * can't be decrypted here; `configuration`
    */
   results(step: string): AsyncIterable<StepResult>;
 }
@@ -64,7 +65,10 @@ export function createFlowEnds(parts: HearingParts | undefined, codec: Codec | u
       const bounds = { flow, step, limit: pageMax, codec, ...(after === undefined ? {} : { after }) };
       const page = await listResults(parts.database, bounds);
       if (page === undefined) throw stepNotFound(flow, step);
-      yield* page.items;
+      for (const end of page.items) {
+        if (end.job !== null && end.outcome === 'done') keptResult(end.job, end.result);
+        yield end;
+      }
       after = page.next ?? undefined;
     } while (after !== undefined);
   }

@@ -12,7 +12,7 @@ import {
   unreachable,
 } from '@pgqueue/core/internal';
 import type { HearingParts, JobEnd, Waited } from '@pgqueue/postgres/internal';
-import { createResultWaits, lostText, openedEnd } from '@pgqueue/postgres/internal';
+import { createResultWaits, keptResult, openedEnd } from '@pgqueue/postgres/internal';
 import { noDatabase } from './writing.ts';
 
 /** Options of `producer.result`. */
@@ -74,13 +74,8 @@ function resultOf(
 
 function resultOfEnd({ status, result, error }: JobEnd, id: string): unknown {
   switch (status) {
-    case 'done': {
-      const lost = lostText(result);
-      if (lost === undefined) return result;
-      throw new PgQueueError('result_lost', `job ${id} is done, and its result is lost: ${lost}`, {
-        data: { id },
-      });
-    }
+    case 'done':
+      return keptResult(id, result);
     case 'dead':
       throw new PgQueueError('job_dead', `job ${id} is dead (${error?.reason}): ${errorLine(error)}`, {
         data: { id, reason: error?.reason, error },

@@ -62,7 +62,8 @@ export interface DurableContext {
    * their own, named after the task and `name`, which is cancelled some time after this job has ended without them.
    * Up to 50,000 jobs and 64 MiB of payloads, without ids, unique keys and needs; all of them are checked before
    * any I/O.
-   * @throws {PgQueueError} `invalid_job`, `configuration`, `too_many_pending`
+   * @throws {PgQueueError} `invalid_job`, `configuration`, `too_many_pending`; `result_lost`: one is done, and its result could
+   * not be stored
    */
   readonly all: <const Jobs extends readonly NewJob[]>(
     name: string,

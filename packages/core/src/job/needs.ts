@@ -28,7 +28,7 @@ export interface NeedFailure {
 
 /**
  * A step that a running job reads. Iterates over the results of its jobs in the order of their ids, a page at
- * a time. Jobs that are done without a result are counted only.
+ * a time. Jobs that are done without a result are counted only. A result that could not be stored throws `result_lost`.
  */
 export interface Need<Result = unknown> extends AsyncIterable<NeedResult<Result>> {
   /** Null: it has not ended, since the step wants `any` of its needs. */
@@ -43,7 +43,7 @@ export interface Need<Result = unknown> extends AsyncIterable<NeedResult<Result>
   readonly failures: AsyncIterable<NeedFailure>;
   /**
    * Resolves to the first result: that of the only job, or the value of a signal.
-   * @throws {PgQueueError} `not_found`: there is none
+   * @throws {PgQueueError} `not_found`: there is none; `result_lost`: it could not be stored
    */
   one(): Promise<Result>;
 }

@@ -1,4 +1,5 @@
 import type { JobStatus } from '@pgqueue/core';
+import { PgQueueError } from '@pgqueue/core';
 import type { AttemptError } from '../connection/tables.ts';
 import type { Target } from '../connection/target.ts';
 
@@ -36,4 +37,16 @@ export function lostText(result: unknown): string | undefined {
   if (typeof result !== 'object' || result === null) return undefined;
   const { pgqueue_error: note } = result as { readonly pgqueue_error?: unknown };
   return typeof note === 'string' ? note : undefined;
+}
+
+/**
+ * Returns the result of a job that is done.
+ * @throws {PgQueueError} `result_lost`: it could not be stored
+ */
+export function keptResult(id: string, result: unknown): unknown {
+  const lost = lostText(result);
+  if (lost === undefined) return result;
+  throw new PgQueueError('result_lost', `job ${id} is done, and its result is lost: ${lost}`, {
+    data: { id },
+  });
 }

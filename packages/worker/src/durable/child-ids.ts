@@ -1,5 +1,6 @@
 import type { EndedJob } from '@pgqueue/core';
 import type { EndInStep } from '@pgqueue/postgres/internal';
+import { resultOf } from '../flow/needs.ts';
 
 /** Hexadecimal digits of an id that hold the place of a job. */
 const placeDigits = 8;
@@ -16,12 +17,15 @@ export function childId(flow: string, index: number): string {
 /**
  * Returns the ends of all jobs in their order. A job without an end in the list is done, and has no result: the
  * flow has ended, and all other ends are stored.
+ * @throws {PgQueueError} `result_lost`
  */
 export function inOrder(flow: string, count: number, ends: readonly EndInStep[]): readonly EndedJob[] {
   const byId = new Map(ends.map((end) => [end.job, end]));
   return Array.from({ length: count }, (_, index): EndedJob => {
     const job = childId(flow, index);
-    const { outcome, result } = byId.get(job) ?? { outcome: 'done', result: null };
-    return outcome === 'done' ? { job, outcome, result } : { job, outcome, result: null };
+    const end = byId.get(job);
+    if (end === undefined) return { job, outcome: 'done', result: null };
+    const { outcome } = end;
+    return outcome === 'done' ? { job, outcome, result: resultOf(end) } : { job, outcome, result: null };
   });
 }

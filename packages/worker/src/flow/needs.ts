@@ -2,6 +2,7 @@ import type { JobContext, Need, NeedFailure, NeedResult } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
 import { stepOfNeed } from '@pgqueue/core/internal';
 import type { EndInStep, NeededStep, PageOfEnds, PagePlace } from '@pgqueue/postgres/internal';
+import { keptResult } from '@pgqueue/postgres/internal';
 import type { NodePort } from './node-port.ts';
 
 /**
@@ -54,16 +55,24 @@ function needOf(port: Pick<NodePort, 'needs' | 'needPage'>, name: string): Need 
       },
     },
     [Symbol.asyncIterator]: async function* (): AsyncGenerator<NeedResult> {
-      for await (const { job, outcome: ended, result } of ends())
-        if (ended === 'done') yield { job, outcome: ended, result };
+      for await (const end of ends())
+        if (end.outcome === 'done') yield { job: end.job, outcome: 'done', result: resultOf(end) };
     },
     one: async () => {
-      for await (const { outcome: ended, result } of ends()) if (ended === 'done') return result;
+      for await (const end of ends()) if (end.outcome === 'done') return resultOf(end);
       throw new PgQueueError('not_found', `ctx.needs.${name}.one(): none of its jobs has a result`, {
         data: { need: name, outcome },
       });
     },
   };
+}
+
+/**
+ * Returns the result of a job that is done, or the value of a signal.
+ * @throws {PgQueueError} `result_lost`
+ */
+export function resultOf({ job, result, task }: EndInStep): unknown {
+  return task === null ? result : keptResult(job, result);
 }
 
 /** Most ends in a page, and those of the first page, whose length nobody knows. */
