@@ -214,7 +214,7 @@ export const gauges: Readonly<Record<GaugeName, Instrument>> = {
   },
   oldest_snapshot_seconds: {
     role: 'scheduler',
-    help: 'For how long the oldest snapshot has held vacuum back.',
+    help: 'For how long the oldest snapshot has held vacuum back; missing if its age is hidden from the scheduler.',
     labels: [],
   },
   numbers_up: {

@@ -28,6 +28,31 @@ describe('looking', () => {
     });
   });
 
+  test('status says that the age of a snapshot is hidden, and which right shows it', async () => {
+    const role = 'status_hidden_test';
+    await sql(`create role ${role}`);
+    await sql(`grant usage on schema pgqueue to ${role}`);
+    for (const rights of ['select on all tables', 'execute on all functions'])
+      await sql(`grant ${rights} in schema pgqueue to ${role}`);
+    const holder = await own.database.pool.connect();
+    try {
+      await holder.query('begin isolation level repeatable read');
+      await holder.query('select 1');
+      const url = new URL(own.url);
+      url.searchParams.set('options', `-c role=${role}`);
+      const { stdout } = await pgqueue('status', '--database-url', url.href);
+      expect(stdout).toMatch(
+        /^oldest snapshot +age hidden from this user, who needs pg_read_all_stats: session \d+, /m,
+      );
+      expect((await pgqueue('status')).stdout).toMatch(/^oldest snapshot +(none|\ds: session \d+, .*)$/m);
+    } finally {
+      await holder.query('rollback');
+      holder.release();
+      await sql(`drop owned by ${role}`);
+      await sql(`drop role ${role}`);
+    }
+  });
+
   test('status shows why jobs are held, and what fails in the policy', async () => {
     await insert({ queue: 'mail' });
     await sql(`select * from pgqueue.lead('s', 60000)`);

@@ -1,7 +1,12 @@
 import type { Seed } from '../../support/seed.ts';
 
-/** Checks whose findings other tests show: two need a session beside, and schedules have their own place. */
-export const elsewhere: readonly string[] = ['history_lock', 'old_snapshot', 'unreadable_schedules'];
+/** Checks whose findings other tests show: three need a session beside, and schedules have their own place. */
+export const elsewhere: readonly string[] = [
+  'hidden_snapshots',
+  'history_lock',
+  'old_snapshot',
+  'unreadable_schedules',
+];
 
 /** Puts jobs into their last tables, without their having run. */
 export function endsOf({ sql }: Pick<Seed, 'sql'>): {

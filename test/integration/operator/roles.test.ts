@@ -1,5 +1,5 @@
 import { createOperator, migrate } from '@pgqueue/postgres';
-import { openDatabase } from '@pgqueue/postgres/internal';
+import { openDatabase, readNumbers } from '@pgqueue/postgres/internal';
 import type { Database, Operator } from '@pgqueue/postgres';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { useDatabase } from '../../support/database.ts';
@@ -23,10 +23,14 @@ afterAll(async () => {
   await owner.close();
 });
 
-async function as(role: string, work: (operator: Operator) => Promise<void>): Promise<void> {
+function asUrl(role: string): string {
   const url = new URL(own.url);
   url.searchParams.set('options', `-c role=${schema}_${role}`);
-  const operator = createOperator({ connectionString: url.href, schema, connectionsMax: 2 });
+  return url.href;
+}
+
+async function as(role: string, work: (operator: Operator) => Promise<void>): Promise<void> {
+  const operator = createOperator({ connectionString: asUrl(role), schema, connectionsMax: 2 });
   try {
     await operator.check();
     await work(operator);
@@ -83,8 +87,48 @@ describe('roles', () => {
       expect(findings).toMatchObject([
         { check: 'orphan_items', mended: { left: 1, error: expect.stringContaining('permission denied') } },
         { check: 'leases_of_ended_nodes', mended: { left: 0, error: null } },
+        { check: 'hidden_snapshots', severity: 'warning' },
       ]);
     });
+  });
+
+  test('an operator is told that the age of others’ snapshots is hidden, until pg_read_all_stats is granted', async () => {
+    const holder = await own.database.pool.connect();
+    await holder.query(`set application_name = 'a long report'`);
+    await holder.query('begin isolation level repeatable read');
+    await holder.query('select 1');
+    await owner.query('select pg_current_xact_id()', []);
+    const user = (await holder.query<{ name: string }>('select current_user as name')).rows[0]?.name;
+    const session = { application: 'a long report', user };
+    try {
+      await as('operator', async (operator) => {
+        // a query of a moment may show the snapshot of another database's older transaction
+        await expect
+          .poll(async () => (await operator.status()).oldestSnapshot)
+          .toMatchObject({ ...session, ageMs: null });
+        const { findings, healthy } = await operator.doctor();
+        const hidden = findings.find(({ check }) => check === 'hidden_snapshots');
+        expect(hidden).toMatchObject({ samples: [`sessions of ${user}`], mendable: false });
+        expect(hidden?.remedy).toContain('grant pg_read_all_stats');
+        expect(healthy).toBe(findings.every(({ severity }) => severity === 'warning'));
+      });
+      const scheduler = openDatabase({ connectionString: asUrl('scheduler'), schema, connectionsMax: 1 });
+      expect(await readNumbers(scheduler, { keys: 0 })).toMatchObject({ oldestSnapshotMs: null });
+      await scheduler.close();
+      await owner.query(`grant pg_read_all_stats to ${schema}_operator`, []);
+      await as('operator', async (operator) => {
+        await expect
+          .poll(async () => (await operator.status()).oldestSnapshot)
+          .toMatchObject({ ...session, ageMs: expect.any(Number) });
+        const checks = (await operator.doctor()).findings.map(({ check }) => check);
+        expect(checks).not.toContain('hidden_snapshots');
+      });
+    } finally {
+      await owner.query(`revoke pg_read_all_stats from ${schema}_operator`, []);
+      await holder.query('rollback');
+      await holder.query('reset application_name');
+      holder.release();
+    }
   });
 
   test('a viewer sees everything but payloads, and changes nothing', async () => {

@@ -58,13 +58,7 @@ function statusText(status: Status, output: Output): string {
     ...(shadow === undefined ? [] : [['shadow', shadow.line] as const]),
     ...(ofFlows === undefined ? [] : [['flows', ofFlows] as const]),
     ['done', `${totals.donePerSecond.toFixed(1)}/s over the last 5 minutes`],
-    [
-      'oldest snapshot',
-      // a younger one may be this command's own
-      oldestSnapshot === null || (oldestSnapshot.ageMs ?? 0) < 1_000
-        ? 'none'
-        : `${age(oldestSnapshot.ageMs)}: session ${oldestSnapshot.pid}, ${oldestSnapshot.application || 'no application name'}`,
-    ],
+    ['oldest snapshot', snapshotText(oldestSnapshot)],
     ...status.tables.map((table) => [table.table, tableText(table)] as const),
   ]);
   const queues = output.table(
@@ -98,6 +92,16 @@ function statusText(status: Status, output: Output): string {
   const warnings = status.warnings.map(({ message }) => `WARN  ${oneLine(message)}`);
   const tables = [status.queues.length === 0 ? 'no queues yet' : queues, ...(shadow?.tables ?? [])];
   return [overview, '', tables.join('\n\n'), ...warnings].join('\n');
+}
+
+function snapshotText(snapshot: Status['oldestSnapshot']): string {
+  // a younger one may be this command's own
+  if (snapshot === null || (snapshot.ageMs !== null && snapshot.ageMs < 1_000)) return 'none';
+  const { pid, application, ageMs } = snapshot;
+  const session = `session ${pid}, ${application || 'no application name'}`;
+  return ageMs === null
+    ? `age hidden from this user, who needs pg_read_all_stats: ${session}`
+    : `${age(ageMs)}: ${session}`;
 }
 
 function tableText({ liveRows, deadRows, bytes, bloatBytes, vacuumedMs }: HotTable): string {

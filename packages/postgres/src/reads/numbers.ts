@@ -51,8 +51,8 @@ export interface InstallationNumbers {
   readonly leader: LeaderInfo;
   readonly report: StoredReport | null;
   /**
-   * Age of the snapshot that holds vacuum back most, in milliseconds. Null: there is none, or the role may
-   * not see its age.
+   * Age of the snapshot that holds vacuum back most, in milliseconds; 0: there is none. Null: the role may not
+   * see its age (it needs pg_read_all_stats).
    */
   readonly oldestSnapshotMs: number | null;
 }
@@ -67,13 +67,14 @@ export async function readNumbers(
 ): Promise<InstallationNumbers> {
   // one after the other: a scrape is in no hurry, and takes one connection
   const queues = await listQueues(database);
+  const snapshot = await readOldestSnapshot(database);
   return {
     queues,
     keys: keys === 0 ? [] : await listKeys(database, keys),
     nodes: await countNodes(database),
     leader: await readLeader(database),
     report: await readReport(database),
-    oldestSnapshotMs: (await readOldestSnapshot(database))?.ageMs ?? null,
+    oldestSnapshotMs: snapshot === null ? 0 : snapshot.ageMs,
   };
 }
 

@@ -57,13 +57,14 @@ function figuresOf({
     },
     {
       label: 'Oldest snapshot',
-      value: age === null ? <Nothing says="none, or not to be seen" /> : span(age),
+      value: oldestSnapshot === null ? <Nothing says="none" /> : age === null ? 'age hidden' : span(age),
       note:
         oldestSnapshot === null ? (
           'holds vacuum back'
         ) : (
           <>
             <Foreign text={oldestSnapshot.application || 'a session'} max={30} />, pid {oldestSnapshot.pid}
+            {age === null && '; the role needs pg_read_all_stats'}
           </>
         ),
       tone: age !== null && age > oldSnapshotMs ? 'bad' : undefined,

@@ -183,6 +183,17 @@ const health: readonly Check[] = [
          and a.datname = current_database() and a.xact_start < clock_timestamp() - interval '1 minute'`,
   },
   {
+    name: 'hidden_snapshots',
+    says: 'this user sees for how long other sessions have held vacuum back',
+    severity: 'warning',
+    remedy:
+      'an old snapshot is not told of, here, by "pgqueue status" and by metrics: as an administrator, grant pg_read_all_stats to the schema\'s roles (_scheduler, _viewer, _operator), or to the users of these programs',
+    find: () =>
+      `select distinct concat('sessions of ', a.usename) as id from pg_stat_activity a
+       where a.datname = current_database() and a.usesysid is not null and a.pid <> pg_backend_pid()
+         and not pg_has_role('pg_read_all_stats', 'usage') and not pg_has_role(a.usesysid, 'usage')`,
+  },
+  {
     name: 'schema_version',
     says: 'every migration of this package is applied, and none that it does not know',
     severity: 'warning',
