@@ -29,7 +29,7 @@ export function openApiDocument(
       title: 'pgqueue',
       version,
       description:
-        'Enqueues jobs, awaits their results and gives signals, for programs that cannot reach the database. Users need the role producer or operator.',
+        'Enqueues jobs, awaits their results and gives signals, for programs that cannot reach the database. Users need the role producer or operator. Bodies are JSON in UTF-8.',
       license: { name: 'MIT', identifier: 'MIT' },
     },
     servers: [{ url: `${basePath}${apiPath}` }],

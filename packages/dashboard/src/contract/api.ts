@@ -26,7 +26,7 @@ export type ApiErrorCode =
   | 'conflict'
   /** 413: the body is too large. */
   | 'too_large'
-  /** 415: the content type is not JSON. */
+  /** 415: the content type is not JSON in UTF-8. */
   | 'media_type'
   /** 422, of the HTTP API: the idempotency key belongs to another request. */
   | 'idempotency_key'

@@ -20,11 +20,19 @@ export function parseJson(text: string): unknown {
   }
 }
 
-/** Reads a body that must be JSON, as its text. @throws {Problem} `media_type`, `too_large` */
+/**
+ * Reads a body that must be JSON in UTF-8, as its text: other bytes make another text.
+ * @throws {Problem} `media_type`, `too_large`, `bad_request`
+ */
 export async function readJsonText(request: Request, bytesMax: number): Promise<string> {
-  const type = request.headers.get('content-type')?.split(';')[0]?.trim().toLowerCase();
+  const [type, ...parameters] = (request.headers.get('content-type') ?? '')
+    .split(';')
+    .map((part) => part.trim().toLowerCase());
   if (type !== 'application/json') {
     throw new Problem('media_type', 'the body must be JSON, and content-type must say so: application/json');
+  }
+  if (parameters.some((one) => /^charset\s*=/.test(one) && !/^charset\s*=\s*"?utf-?8"?$/.test(one))) {
+    throw new Problem('media_type', 'the body must be UTF-8: leave the charset out of content-type');
   }
   if (Number(request.headers.get('content-length') ?? 0) > bytesMax) throw tooLarge(bytesMax);
   if (request.body === null) return '';
@@ -35,7 +43,11 @@ export async function readJsonText(request: Request, bytesMax: number): Promise<
     if (bytes > bytesMax) throw tooLarge(bytesMax);
     chunks.push(chunk);
   }
-  return Buffer.concat(chunks).toString('utf8');
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(Buffer.concat(chunks));
+  } catch {
+    throw new Problem('bad_request', 'the body is not UTF-8');
+  }
 }
 
 function tooLarge(bytesMax: number): Problem {

@@ -179,6 +179,23 @@ describe('Idempotency-Key', () => {
     ]);
   });
 
+  test('that is not UTF-8 is refused: two of them would have one text, and one key', async () => {
+    for (const byte of [0xe8, 0xe9]) {
+      const body = Buffer.concat([
+        Buffer.from('{"task":"hello","payload":{"name":"Ren'),
+        Buffer.of(byte),
+        Buffer.from('e"}}'),
+      ]);
+      const response = await api.fetch('/jobs', {
+        method: 'POST',
+        body,
+        headers: { 'content-type': 'application/json', 'idempotency-key': 'latin-1' },
+      });
+      expect(response.status).toBe(400);
+      expect(await response.json()).toMatchObject({ code: 'bad_request', detail: 'the body is not UTF-8' });
+    }
+  });
+
   test('of another user, or another key, is another request', async () => {
     const other = program(dashboard, 'crm:producer');
     const ids = [await keyed(jobs, 'k'), await keyed(jobs, 'k', other), await keyed(jobs, 'l')].flatMap(

@@ -58,6 +58,8 @@ describe('a request', () => {
     ],
     ['to a foreign host name', { host: 'evil.example' }, 403, 'host'],
     ['with the body of a form', { 'content-type': 'text/plain' }, 415, 'media_type'],
+    ['that says UTF-8', { 'content-type': 'application/json;charset="UTF-8"' }, 202, null],
+    ['in another charset', { 'content-type': 'application/json; charset=iso-8859-1' }, 415, 'media_type'],
     ['that says it is large', { 'content-length': '8388609' }, 413, 'too_large'],
   ])('%s', async (_, headers, status, code) => {
     const answer = await api.post('/jobs', job, headers);
