@@ -103,7 +103,15 @@ describe('jobs', () => {
     expect(await post<UndoResult>('/api/actions/undo', { id: undo?.id })).toEqual({ undone: 1, missed: 0 });
     expect(await bench.sql('select run_after from $schema.queue')).toEqual(before);
     expect((await operator.post('/api/actions/undo', { id: undo?.id })).status).toBe(404);
-    expect((await audit()).map(({ action }) => action)).toEqual(['undo', 'jobs.run_now']);
+    expect(await audit()).toMatchObject([
+      {
+        action: 'undo',
+        target: delayed,
+        details: { action: 'jobs.run_now', jobs: 1, ids: [delayed] },
+        result: { undone: 1, missed: 0 },
+      },
+      { action: 'jobs.run_now' },
+    ]);
   });
 
   test('are reprioritised, and get their old priorities back', async () => {
@@ -121,6 +129,24 @@ describe('jobs', () => {
     await bench.sql('delete from $schema.queue where id = $1', [b]);
     expect(await post<UndoResult>('/api/actions/undo', { id: undo?.id })).toEqual({ undone: 1, missed: 1 });
     expect(await priorities()).toEqual([1]);
+  });
+
+  test('keep what another action has given them since', async () => {
+    const ids = await bench.insert({ priority: 1 }, 2);
+    const { undo } = await post<JobsActionResult>('/api/actions/jobs', {
+      ids,
+      action: { kind: 'reprioritise', priority: 5 },
+    });
+    const later = { ids: ids.slice(0, 1), action: { kind: 'reprioritise', priority: 9 } };
+    await post('/api/actions/jobs', later);
+    const again = await post<JobsActionResult>('/api/actions/jobs', later);
+    expect(again).toMatchObject({ done: 1, undo: null });
+    expect(await post<UndoResult>('/api/actions/undo', { id: undo?.id })).toEqual({ undone: 1, missed: 1 });
+    const left = await bench.sql('select id, priority from $schema.queue order by seq');
+    expect(left).toEqual([
+      { id: ids[0], priority: 9 },
+      { id: ids[1], priority: 1 },
+    ]);
   });
 
   test('are retried where they are dead, and deleted wherever they stand', async () => {
@@ -205,6 +231,12 @@ describe('queues, nodes, schedules', () => {
       key_pending: null,
       retention: '168:00:00',
     });
+    expect((await audit())[0]).toMatchObject({
+      action: 'undo',
+      target: 'mail',
+      details: { action: 'queue.set', to: { paused: false, concurrency: 3, retention: 7 * 86_400_000 } },
+      result: { undone: 5, missed: 0 },
+    });
     expect((await audit()).at(-1)).toMatchObject({
       action: 'queue.set',
       target: 'mail',
@@ -217,6 +249,18 @@ describe('queues, nodes, schedules', () => {
       status: 400,
       body: { error: { problems: [expect.stringContaining('weight')] } },
     });
+  });
+
+  test('a setting that somebody has changed since stays, and what changes nothing can not be undone', async () => {
+    const set = (settings: object): Promise<QueueActionResult> =>
+      post('/api/actions/queue', { queue: 'mail', settings });
+    const { undo } = await set({ paused: true, weight: 3 });
+    await set({ weight: 8 });
+    expect(await set({ paused: true, weight: 8 })).toEqual({ isNew: false, undo: null });
+    expect(await post('/api/actions/undo', { id: undo?.id })).toEqual({ undone: 1, missed: 1 });
+    expect(await bench.sql('select paused, weight from $schema.queue_config')).toEqual([
+      { paused: false, weight: 8 },
+    ]);
   });
 
   test('a node is reset by its id', async () => {
@@ -263,8 +307,23 @@ describe('queues, nodes, schedules', () => {
     const paused = async (): Promise<unknown> =>
       (await bench.sql('select paused from $schema.schedule'))[0]?.['paused'];
     expect(await paused()).toBe(true);
-    await post('/api/actions/undo', { id: undo?.id });
+    expect(await post('/api/actions/schedule', { name: 'nightly', action: 'pause' })).toEqual({
+      job: null,
+      undo: null,
+    });
+    expect(await post('/api/actions/undo', { id: undo?.id })).toEqual({ undone: 1, missed: 0 });
+    expect((await audit())[0]).toMatchObject({
+      action: 'undo',
+      target: 'nightly',
+      details: { action: 'schedule.pause' },
+    });
     expect(await paused()).toBe(false);
+    const second = await post<ScheduleActionResult>('/api/actions/schedule', {
+      name: 'nightly',
+      action: 'pause',
+    });
+    await bench.sql('update $schema.schedule set paused = false');
+    expect(await post('/api/actions/undo', { id: second.undo?.id })).toEqual({ undone: 0, missed: 1 });
     await post('/api/actions/schedule', { name: 'nightly', action: 'pause' });
     await post('/api/actions/schedule', { name: 'nightly', action: 'resume' });
     expect(await paused()).toBe(false);

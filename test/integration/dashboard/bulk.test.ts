@@ -91,6 +91,10 @@ describe('in bulk', () => {
       missed: 0,
     });
     expect(await at(3)).toBe(1_202);
+    expect((await audit())[0]).toMatchObject({
+      action: 'undo',
+      details: { action: 'bulk.reprioritise', filter: { queue: 'mail' }, jobs: 1_200 },
+    });
     const { runs } = (await viewer.get<BulkRuns>('/api/bulk')).body;
     expect(runs.map(({ id }) => id)).toContain(begun.id);
   });

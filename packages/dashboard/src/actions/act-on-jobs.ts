@@ -29,15 +29,15 @@ export async function actOnJobs(desk: Desk, ids: readonly string[], action: JobA
     status: status ?? null,
   }));
   const changed = new Set(verdicts.flatMap(({ id, verdict }) => (undone.has(verdict) ? [] : [id])));
-  return { verdicts, done: changed.size, before: before.filter((one) => isChanged(one, changed, action)) };
+  return {
+    verdicts,
+    done: changed.size,
+    before: before.filter((one) => changed.has(one.id) && differs(one, action)),
+  };
 }
 
-function isChanged(
-  { id, priority, runAfter }: Before,
-  changed: ReadonlySet<string>,
-  action: JobAction,
-): boolean {
-  if (!changed.has(id)) return false;
+/** Reports whether a job is other than the action leaves it. */
+function differs({ priority, runAfter }: Before, action: JobAction): boolean {
   return action.kind === 'reprioritise' ? priority !== action.priority : runAfter !== null;
 }
 
@@ -62,16 +62,28 @@ async function run(
   }
 }
 
-/** Restores priority or due time of the jobs that still wait. */
+const readMax = 1_000;
+
+/** Restores priority or due time of the jobs that still wait, and are as the action left them. */
 export async function putBack(
-  { operator: { jobs } }: Desk,
+  { database, operator: { jobs } }: Desk,
   before: readonly Before[],
-  { kind }: Pick<JobAction, 'kind'>,
+  action: JobAction,
 ): Promise<UndoResult> {
   let undone = 0;
+  const { kind } = action;
+  const now = new Map<string, Before>();
+  for (let from = 0; from < before.length; from += readMax) {
+    const ids = before.slice(from, from + readMax).map(({ id }) => id);
+    for (const one of await readBefore(database, ids)) now.set(one.id, one);
+  }
+  const left = before.filter(({ id }) => {
+    const present = now.get(id);
+    return present !== undefined && !differs(present, action);
+  });
   const alike = (one: Before): string =>
     kind === 'reprioritise' ? String(one.priority) : String(one.runAfter?.getTime());
-  for (const same of Map.groupBy(before, alike).values()) {
+  for (const same of Map.groupBy(left, alike).values()) {
     const [first] = same;
     if (first === undefined) continue;
     const { priority, runAfter } = first;

@@ -1,4 +1,5 @@
-import { audited, defaultSettings, readSettings } from '@pgqueue/postgres/internal/dashboard';
+import { isDeepStrictEqual } from 'node:util';
+import { audited, defaultSettings, readPaused, readSettings } from '@pgqueue/postgres/internal/dashboard';
 import type { QueueSettings } from '@pgqueue/postgres';
 import type {
   JobsAction,
@@ -54,17 +55,18 @@ export function jobsAction(actions: Actions, body: unknown): Promise<JobsActionR
   const { ids: given, action } = checked(body, bodies.jobs) as JobsAction;
   const ids = [...new Set(given.map((id) => id.toLowerCase()))];
   const { desk, undo } = actions;
-  const details = { ...action, jobs: ids.length, ids: ids.slice(0, idsNoted) };
-  const target = ids.length === 1 ? (ids[0] ?? null) : null;
-  return act(actions, { action: `jobs.${action.kind}`, target, details }, async () => {
+  const noted = (of: readonly string[]) => ({ jobs: of.length, ids: of.slice(0, idsNoted) });
+  const what = { action: `jobs.${action.kind}`, target: ids.length === 1 ? (ids[0] ?? null) : null };
+  return act(actions, { ...what, details: { ...action, ...noted(ids) } }, async () => {
     const { verdicts, done, before } = await actOnJobs(desk, ids, action);
+    const back = {
+      ...what,
+      details: noted(before.map(({ id }) => id)),
+      revert: () => putBack(desk, before, action),
+    };
     return {
       result: { done, of: ids.length },
-      value: {
-        verdicts,
-        done,
-        undo: before.length === 0 ? null : undo.keep(() => putBack(desk, before, action)),
-      },
+      value: { verdicts, done, undo: before.length === 0 ? null : undo.keep(back) },
     };
   });
 }
@@ -77,18 +79,35 @@ export async function queueAction(actions: Actions, body: unknown): Promise<Queu
     ...others,
     ...(retentionMs === undefined ? {} : { retention: retentionMs }),
   };
-  return act(actions, { action: 'queue.set', target: queue, details: settings }, async () => {
-    const before = (await readSettings(desk.database)).get(queue)?.settings ?? defaultSettings;
+  const what = { action: 'queue.set', target: queue };
+  return act(actions, { ...what, details: settings }, async () => {
+    const names = Object.keys(change);
+    const before = await settingsOf(desk, queue);
     const { isNew } = await desk.operator.queues.set(queue, change);
-    const { retentionMs: retention, ...rest } = before;
-    const former: Readonly<Record<string, unknown>> = { ...rest, retention };
-    const back = Object.fromEntries(Object.keys(change).map((name) => [name, former[name]])) as QueueSettings;
+    const after = await settingsOf(desk, queue);
+    const changed = names.filter((name) => !isDeepStrictEqual(before[name], after[name]));
     const revert = async (): Promise<UndoResult> => {
-      await desk.operator.queues.set(queue, back);
-      return { undone: 1, missed: 0 };
+      const now = await settingsOf(desk, queue);
+      const same = changed.filter((name) => isDeepStrictEqual(now[name], after[name]));
+      if (same.length > 0) await desk.operator.queues.set(queue, partOf(before, same));
+      return { undone: same.length, missed: changed.length - same.length };
     };
-    return { result: { isNew, before: back }, value: { isNew, undo: undo.keep(revert) } };
+    const back = { ...what, details: { to: partOf(before, changed) }, revert };
+    return {
+      result: { isNew, before: partOf(before, names) },
+      value: { isNew, undo: changed.length === 0 ? null : undo.keep(back) },
+    };
   });
+}
+
+/** Reads the settings of a queue, by the names that an operator takes. */
+async function settingsOf({ database }: Desk, queue: string): Promise<Readonly<Record<string, unknown>>> {
+  const { retentionMs, ...others } = (await readSettings(database)).get(queue)?.settings ?? defaultSettings;
+  return { ...others, retention: retentionMs };
+}
+
+function partOf(settings: Readonly<Record<string, unknown>>, names: readonly string[]): QueueSettings {
+  return Object.fromEntries(names.map((name) => [name, settings[name]]));
 }
 
 export function nodeAction(actions: Actions, body: unknown): Promise<NodeActionResult> {
@@ -104,28 +123,29 @@ export function scheduleAction(actions: Actions, body: unknown): Promise<Schedul
   const { name, action } = checked(body, bodies.schedule) as ScheduleAction;
   const { desk, undo } = actions;
   const { schedules } = desk.operator;
-  return act<ScheduleActionResult>(
-    actions,
-    { action: `schedule.${action}`, target: name, details: {} },
-    async () => {
-      if (action === 'run_now') {
-        const job = await schedules.runNow(name);
-        return { result: { job }, value: { job, undo: null } };
-      }
-      await schedules[action](name);
-      const revert = async (): Promise<UndoResult> => {
-        await schedules[action === 'pause' ? 'resume' : 'pause'](name);
-        return { undone: 1, missed: 0 };
-      };
-      return { result: {}, value: { job: null, undo: undo.keep(revert) } };
-    },
-  );
+  const what = { action: `schedule.${action}`, target: name, details: {} };
+  return act<ScheduleActionResult>(actions, what, async () => {
+    if (action === 'run_now') {
+      const job = await schedules.runNow(name);
+      return { result: { job }, value: { job, undo: null } };
+    }
+    const pauses = action === 'pause';
+    const before = await readPaused(desk.database, name);
+    await schedules[action](name);
+    if (before === pauses) return { result: { changed: false }, value: { job: null, undo: null } };
+    const revert = async (): Promise<UndoResult> => {
+      if ((await readPaused(desk.database, name)) !== pauses) return { undone: 0, missed: 1 };
+      await schedules[pauses ? 'resume' : 'pause'](name);
+      return { undone: 1, missed: 0 };
+    };
+    return { result: { changed: true }, value: { job: null, undo: undo.keep({ ...what, revert }) } };
+  });
 }
 
 export function undoAction(actions: Actions, body: unknown): Promise<UndoResult> {
   const { id } = checked(body, bodies.undo) as UndoRequest;
-  const revert = actions.undo.take(id);
-  return act(actions, { action: 'undo', target: id, details: {} }, async () => {
+  const { action, target, details, revert } = actions.undo.take(id);
+  return act(actions, { action: 'undo', target, details: { action, ...details } }, async () => {
     const value = await revert();
     return { value, result: value };
   });

@@ -138,7 +138,12 @@ async function work({ own, settings, desk, bulk, undo, tell, n }: Work): Promise
   const end = (state: BulkRun['state'], error: string | null): void => {
     const back =
       bulk.over === 'jobs' && before.length > 0 && before.length <= undoMax
-        ? undo.keep(() => putBack(desk, before, bulk.request.action))
+        ? undo.keep({
+            action: `bulk.${bulk.request.action.kind}`,
+            target: null,
+            details: { filter: bulk.request.filter, jobs: before.length },
+            revert: () => putBack(desk, before, bulk.request.action),
+          })
         : null;
     own.run = { ...own.run, state, ended: new Date().toISOString(), error, undo: back };
   };

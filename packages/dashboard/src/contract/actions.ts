@@ -47,7 +47,7 @@ export interface JobsActionResult {
   readonly undo: Undo | null;
 }
 
-/** An action that the process that ran it can undo, until `until`. */
+/** An action that the process that ran it can undo, until `until`. There is none where it changed nothing. */
 export interface Undo {
   /** Id for POST /api/actions/undo. */
   readonly id: string;
@@ -59,7 +59,10 @@ export interface UndoRequest {
   readonly id: string;
 }
 
-/** Answer to POST /api/actions/undo. Jobs that have changed in the meantime stay as they are (`missed`). */
+/**
+ * Answer to POST /api/actions/undo: jobs, settings of a queue, or a schedule. What has changed in the meantime stays as it
+ * is (`missed`).
+ */
 export interface UndoResult {
   readonly undone: number;
   readonly missed: number;

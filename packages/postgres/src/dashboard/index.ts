@@ -32,5 +32,5 @@ export { readLeader, readSchemaVersion } from '../reads/system.ts';
 export type { StoredSettings } from './settings.ts';
 export { defaultSettings, readSettings } from './settings.ts';
 export type { StoredSchedule } from './schedules.ts';
-export { readSchedules } from './schedules.ts';
+export { readPaused, readSchedules } from './schedules.ts';
 export { migrationsOf } from '../migrate/migrator.ts';

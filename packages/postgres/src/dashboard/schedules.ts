@@ -34,3 +34,12 @@ export async function readSchedules(
     schedules: rows.map(({ now: _now, ...schedule }) => schedule),
   };
 }
+
+/** Reports whether a schedule is paused; undefined: there is none of this name. */
+export async function readPaused({ query, schema }: Database, name: string): Promise<boolean | undefined> {
+  const [row] = await query<{ paused: boolean }>(
+    `select s.paused from ${schema}.schedule s where s.name = $1`,
+    [name],
+  );
+  return row?.paused;
+}
