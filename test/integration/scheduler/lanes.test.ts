@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { opened } from '../../support/database.ts';
 import { openBench, ticks, until } from './support.ts';
@@ -48,4 +49,31 @@ test('of more keys than one look shows, each job goes once, and those of one key
   expect(turns?.lastFirst).toBeLessThan(turns?.firstLast ?? 0);
   const busy = ticks(scheduler).filter(({ dispatched }) => dispatched >= 50);
   expect(busy.length).toBeGreaterThan(10);
+});
+
+test('thousands of keys that wait for a full pool hide no job from a pool with free slots', async () => {
+  await bench.clear();
+  await bench.node({ slots: 1 });
+  await bench.node({ id: randomUUID(), slots: 2, pool: 'other' });
+  await bench.database.query(`insert into pgqueue.queue_config (queue, pool) values ('z', 'other')`, []);
+  await bench.database.query(
+    `insert into pgqueue.queue (queue, task, key, payload)
+     select 'z', 't', 'z' || n, '{}'::jsonb from generate_series(1, 2) n
+     union all select 'a', 't', 'k' || n, '{}' from generate_series(1, 9000) n`,
+    [],
+  );
+  const scheduler = await bench.scheduler();
+  const went = async () => (await bench.items()).filter(({ key }) => key.startsWith('z')).length === 2;
+  await until('the jobs of the other pool', went);
+  // one at a time, pages of all keys show them after 18 ticks
+  expect(ticks(scheduler).length).toBeLessThan(10);
+  // with nothing to dispatch, ticks are rare again
+  await bench.database.query(
+    `delete from pgqueue.work_queue where id in (select id from pgqueue.queue where queue = 'z')`,
+    [],
+  );
+  await bench.database.query(`delete from pgqueue.queue where queue = 'z'`, []);
+  const before = ticks(scheduler).length;
+  await new Promise((resolve) => setTimeout(resolve, 3_000));
+  expect(ticks(scheduler).length - before).toBeLessThan(40);
 });

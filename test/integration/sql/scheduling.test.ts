@@ -70,6 +70,13 @@ describe('look', () => {
     expect((await look()).rows).toEqual([]);
   });
 
+  test('leaves queues out of the page that are to be skipped, but not out of the lanes that are named', async () => {
+    for (const queue of ['a', 'b', 'c']) for (const key of ['1', '2']) await enqueue(queue, key);
+    const { rows } = await look({ keys: 3, skip: ['a', 'c'], lanes: [{ queue: 'a', key: '2', depth: 1 }] });
+    expect(lanes(rows, ({ paged }) => paged)).toBe('b/1 b/2');
+    expect(lanes(rows, ({ paged }) => !paged)).toBe('a/2');
+  });
+
   test('shares the jobs out over the page, looks deeper in lanes that are named, and further on where told', async () => {
     for (const key of ['1', '2', '3', '4']) await enqueue('q', key, 6);
     const { rows } = await look({

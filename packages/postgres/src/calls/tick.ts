@@ -23,6 +23,8 @@ export type LaneRange = readonly [
 export interface TickInput {
   /** The page of lanes begins behind this one, and wraps around. */
   readonly after: LaneId;
+  /** Queues that the page leaves out. Default: none. */
+  readonly skip?: readonly string[];
   /** Number of lanes in the page. */
   readonly keys: number;
   /** Number of jobs wanted altogether, shared out over the page. */
@@ -281,6 +283,7 @@ function toRead(input: TickInput): Readonly<Record<string, unknown>> {
     items_from: input.itemsFrom,
     items: input.items,
     ...input.after,
+    ...(input.skip !== undefined && { skip: Object.fromEntries(input.skip.map((queue) => [queue, true])) }),
     keys: input.keys,
     want: input.want,
     starts: input.starts,

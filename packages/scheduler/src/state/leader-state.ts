@@ -2,6 +2,8 @@ import type { Observer, Settlement } from '@pgqueue/core';
 import type { TickRead } from '@pgqueue/postgres/internal';
 import type { DeferredLanes } from './lanes/deferred-lanes.ts';
 import { createDeferredLanes } from './lanes/deferred-lanes.ts';
+import type { OpenPages } from './lanes/open-page.ts';
+import { createOpenPages } from './lanes/open-page.ts';
 import type { LaneCursors } from './lanes/lane-cursors.ts';
 import { createLaneCursors } from './lanes/lane-cursors.ts';
 import type { Consumption } from './consumption.ts';
@@ -20,6 +22,7 @@ import { createLaneCache } from './lanes/lane-cache.ts';
 /** Everything that a leader remembers between ticks, except the state of the policy, which `planner.ts` keeps. */
 export interface LeaderState {
   readonly laneCache: LaneCache;
+  readonly openPages: OpenPages;
   readonly inFlight: InFlightItems;
   readonly consumption: Consumption;
   readonly lookahead: Lookahead;
@@ -72,6 +75,7 @@ export function createLeaderState({
   const laneCache = createLaneCache(cursors);
   return {
     laneCache,
+    openPages: createOpenPages(),
     cursors,
     inFlight: createInFlightItems(),
     consumption: measureConsumption(),

@@ -34,9 +34,10 @@ export async function look(
   state: LeaderState,
   looking: Looking,
 ): Promise<{ readonly read: TickRead; readonly load: Load }> {
-  const { laneCache, inFlight, consumption, lookahead, cursors, feeds } = state;
+  const { laneCache, inFlight, consumption, lookahead, cursors, feeds, openPages } = state;
   const { want, keys, rows: outOfTurn, startedAt, due, brief } = looking;
   const itemsFrom = itemsFromNow(state, startedAt);
+  const page = openPages.ask();
   const input: TickInput | undefined = brief
     ? undefined
     : {
@@ -45,6 +46,7 @@ export async function look(
         ...lookahead.starts(startedAt),
         ranges: cursors.ranges(startedAt, inFlight.flying()),
         ...laneCache.ask(state.nowMs, { lanes: lookahead.lanes(), rows: outOfTurn }),
+        ...page,
         settled: feeds,
         itemsFrom,
         items: inFlight.before(itemsFrom),
@@ -76,7 +78,10 @@ export async function look(
     state.settled = [...state.settled, ...inFlight.settled(read.state.settled, whole, now)];
   }
   if (brief) laneCache.age();
-  else laneCache.see(lookahead.shown(rows), { keys, nowMs: startedAt, unreadable });
+  else {
+    openPages.saw(rows, { page, keys, nowMs: startedAt });
+    laneCache.see(lookahead.shown(rows), { keys, nowMs: startedAt, open: page !== undefined, unreadable });
+  }
   state.moving.saw(read.state.moving);
   const load = loadOf(read, inFlight.flying().items);
   consumption.sample(load);

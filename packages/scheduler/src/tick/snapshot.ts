@@ -116,13 +116,13 @@ export function toSnapshot(read: TickRead, load: Load, parts: SnapshotParts): Sn
 }
 
 /**
- * Returns the open slots of all pools before a plan, and a function that reports whether a queue's pool has
- * slots left after it.
+ * Returns the open slots of all pools before a plan, whether any pool has slots left after it, and a function that
+ * reports whether a queue's pool has.
  */
 export function placesOf(
   snapshot: Snapshot,
   dispatch: readonly { readonly id: string; readonly pool: string; readonly bundle?: string }[],
-): { readonly room: number; readonly hasRoom: (queue: string) => boolean } {
+): { readonly room: number; readonly open: boolean; readonly hasRoom: (queue: string) => boolean } {
   const slots = openSlots(snapshot);
   const left = new Map(Object.keys(snapshot.pools).map((pool) => [pool, slots.left(pool)]));
   let room = 0;
@@ -130,7 +130,8 @@ export function placesOf(
   for (const { id, pool, bundle } of dispatch) {
     if (bundle === undefined || bundle === id) left.set(pool, (left.get(pool) ?? 0) - 1);
   }
-  return { room, hasRoom: (queue) => (left.get(poolOf(snapshot, queue)) ?? 0) > 0 };
+  const open = [...left.values()].some((places) => places > 0);
+  return { room, open, hasRoom: (queue) => (left.get(poolOf(snapshot, queue)) ?? 0) > 0 };
 }
 
 /**

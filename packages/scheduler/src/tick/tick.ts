@@ -108,7 +108,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     const cutShort = state.deferred.note(planned, state.laneCache);
     state.laneCache.planned({ ...planned, keeps: state.lookahead.walks });
     if (!brief) noteHeld(state, planned, { rows: read.rows, nowMs: startedAt });
-    const { room, hasRoom } = placesOf(snapshot, planned.dispatch);
+    const places = placesOf(snapshot, planned.dispatch);
     const plan = { leader, snapshot, planned, ready: flying.count, supposed: guess?.supposed };
     const written = await writePlan(options, state, plan);
     if (written === null) {
@@ -117,28 +117,32 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     }
     guess?.confirm();
     const { held, forecast, dispatch } = planned;
-    const durationMs = performance.now() - startedAt;
-    const looked = guess === undefined;
-    remember(state, settings, { room, jobs: dispatch.length, written: written.count, durationMs, looked });
+    const [durationMs, looked] = [performance.now() - startedAt, guess === undefined];
+    remember(state, settings, {
+      ...places,
+      jobs: dispatch.length,
+      written: written.count,
+      durationMs,
+      looked,
+    });
     tellTick(settings, snapshot, { held, written, durationMs });
     spans.written(written, durationMs);
     const { settled, nodes } = state;
     const told = { leader, snapshot, held, forecast, flying, nodes, settled, durationMs };
     const { questions } = read;
     options.onTick({ ...told, dispatched: written, questions, unreadable: state.unreadable.current() });
+    await endMoves(options, state, leader);
     // refused jobs are left out of the next plan, so others may take their slots
-    const over = state.moving.over();
-    if (over.length > 0) await endHolds(options.database, leader, over);
     const atOnce =
-      asksAgain(state, planned) || cutShort || written.count < dispatch.length || state.moving.waits();
-    const { batchMax } = snapshot;
-    const more = mayHaveMore(state, { batchMax, planned, read, keys, hasRoom, written, brief });
-    state.caughtUp = !atOnce && !more;
+      asksAgain(state, planned, { ...places, nowMs: startedAt }) ||
+      cutShort ||
+      written.count < dispatch.length;
+    const more = mayHaveMore(state, { ...places, snapshot, planned, read, keys, written, brief });
+    [state.caughtUp, state.owesLook] = [!atOnce && !more, owes];
     const nextMs = soonest(
       planned.nextMs === null ? null : planned.nextMs - snapshot.nowMs,
       state.cursors.dueMs(startedAt),
     );
-    state.owesLook = owes;
     const waitMs = pollInterval.next({ jobs: written.count, atOnce, more, nextMs });
     return owes ? 0 : waitMs;
   };
@@ -184,6 +188,16 @@ function tellTick(
   });
 }
 
+/** Ends the holds of keys whose moves are over. */
+async function endMoves(
+  { database }: DispatcherOptions,
+  { moving }: LeaderState,
+  leader: Leader,
+): Promise<void> {
+  const over = moving.over();
+  if (over.length > 0) await endHolds(database, leader, over);
+}
+
 /** Ends a tick that has nothing to do. Returns the milliseconds until the next. */
 function skip(pollInterval: PollInterval, state: LeaderState): number {
   state.owesLook = pollInterval.skips();
@@ -224,13 +238,15 @@ async function begin(
   state: LeaderState,
   leader: Leader,
 ): Promise<void> {
-  const { laneCache, inFlight, consumption, lookahead, deferred, cursors, unreadable, moving } = state;
+  const { laneCache, inFlight, consumption, lookahead, deferred, cursors, unreadable, moving, openPages } =
+    state;
   state.feeds = planner.needs.settlements === true;
   // once per term, because it deletes what was recorded before
   if (state.fedEpoch !== leader.epoch) await setFeed(database, leader, state.feeds);
   state.fedEpoch = leader.epoch;
   planner.restore(await loadPolicyState(database));
-  for (const part of [laneCache, inFlight, lookahead, deferred, cursors, unreadable, moving]) part.reset();
+  for (const part of [laneCache, inFlight, lookahead, deferred, cursors, unreadable, moving, openPages])
+    part.reset();
   consumption.forget();
   state.settled = [];
   state.room = settings.batchMax;
@@ -296,16 +312,22 @@ function batchAfter(
  * Reports whether the plan needs another tick at once, and requests the lanes that must be read before they
  * can be judged.
  */
-function asksAgain({ laneCache }: LeaderState, planned: SafePlan): boolean {
+function asksAgain(
+  { laneCache, openPages, moving }: LeaderState,
+  planned: SafePlan,
+  places: ReturnType<typeof placesOf> & { readonly nowMs: number },
+): boolean {
   laneCache.want((planned.stale ?? []).map((lane) => [lane, 1] as const));
   laneCache.want(planned.deepen ?? []);
-  return planned.recall.length > 0 || (planned.stale ?? []).length > 0 || (planned.deepen?.size ?? 0) > 0;
+  const inTurn = openPages.planned({ ...laneCache, ...places });
+  const unread = (planned.stale ?? []).length > 0 || (planned.deepen?.size ?? 0) > 0;
+  return inTurn || planned.recall.length > 0 || unread || moving.waits();
 }
 
 function mayHaveMore(
   state: LeaderState,
   tick: {
-    readonly batchMax: number;
+    readonly snapshot: Snapshot;
     readonly planned: SafePlan;
     readonly read: TickRead;
     readonly keys: number;
@@ -314,7 +336,8 @@ function mayHaveMore(
     readonly brief: boolean;
   },
 ): boolean {
-  const { batchMax, planned, read, keys, hasRoom, written, brief } = tick;
+  const { snapshot, planned, read, keys, hasRoom, written, brief } = tick;
+  const { batchMax } = snapshot;
   if (brief) return planned.dispatch.length >= batchMax || read.state.settled.length >= settledMax;
   const walking = state.lookahead.walking();
   const last = read.rows.findLast(({ paged }) => paged);

@@ -150,6 +150,7 @@ $$;
 
 -- Reads the first waiting jobs of lanes (a queue's keys). p_read, as one JSON object:
 --   queue, key, keys   a page of that many lanes behind that one, wrapping around
+--   skip               {"queue": true}, or none: the page leaves out these queues
 --   want               jobs, shared out over the page
 --   named              [[queue, key, depth], ...]: also these lanes, and at least that many jobs of each
 --   from, to           also lanes with a waiting id between these (ids are ordered by time: sees new work at
@@ -191,7 +192,7 @@ declare
   v_queues text[];
   v_keys text[];
 begin
-  select p.queues, p.keys into v_queues, v_keys from page_of_lanes(p_read, v_paused) p;
+  select p.queues, p.keys into v_queues, v_keys from page_of_lanes(p_read, v_paused || coalesce(p_read -> 'skip', '{}')) p;
   return (
   with
   lanes as materialized (

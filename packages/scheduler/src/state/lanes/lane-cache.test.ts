@@ -212,3 +212,18 @@ test('of more lanes than are remembered, a page brings those that there is room 
   cache.reset();
   expect(cache.lanes()).toEqual([]);
 });
+
+test('a page without the lanes of full pools leaves those as they are, and finds room beside them', () => {
+  const cache = createLaneCache({ went: () => {} }, 2);
+  cache.ask(1_000, none);
+  cache.see([row('a', 1), row('b', 2)], { keys: 2, nowMs: 0 });
+  const { after } = cache.ask(1_100, none);
+  const open = { queue: 'open' };
+  cache.see([row('x', 3, open), row('y', 4, open), row('c', 5, { paged: false })], {
+    keys: 9,
+    nowMs: 0,
+    open: true,
+  });
+  expect(shown(cache)).toEqual(['a:1 old', 'b:1 old', 'x:1', 'y:1']);
+  expect([cache.whole(), cache.ask(1_200, none).after]).toEqual([false, after]);
+});

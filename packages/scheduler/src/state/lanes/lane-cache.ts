@@ -8,6 +8,8 @@ import { freezeJobs } from '../../freeze.ts';
 import { rowsByLane } from './lane-rows.ts';
 import type { HeldLanes, LaneRoom } from './lane-room.ts';
 import { createLaneRoom } from './lane-room.ts';
+import type { PlannedLane } from './planned-lanes.ts';
+import { leave } from './planned-lanes.ts';
 import type { Refusals } from './conflict-backoff.ts';
 import { createRefusals } from './conflict-backoff.ts';
 
@@ -33,6 +35,8 @@ export interface LaneCache {
   readonly see: (rows: readonly LaneRow[], page: LanePage) => void;
   /** Marks all lanes as not fresh, since this tick read none. */
   readonly age: () => void;
+  /** Reports whether all lanes are known. */
+  readonly whole: () => boolean;
   /** Reports whether all lanes are known and none must be read out of turn. */
   readonly complete: () => boolean;
   /** Reports whether a job is left out of its lane, because it was refused recently or can't be read. */
@@ -58,6 +62,8 @@ export interface LanePage {
   readonly keys: number;
   /** A monotonic clock. */
   readonly nowMs: number;
+  /** The page left out the lanes of full pools; its own find room. Default false. */
+  readonly open?: boolean;
   /** Ids of jobs that no plan may see. Default: none. */
   readonly unreadable?: ReadonlySet<string>;
 }
@@ -155,6 +161,7 @@ export function createLaneCache(cursors: Pick<LaneCursors, 'went'>, max: number 
     age: () => {
       for (const name of memory.fresh) outdate(memory, name);
     },
+    whole: () => memory.whole,
     complete: () => memory.whole && wanted.size === 0 && deep.size === 0,
     leftOut: (id) => memory.leftOut.has(id),
     discovers: () => (memory.discovering ? memory.room.free() : 0),
@@ -252,17 +259,18 @@ function takeWanted(
   return [...named.values()];
 }
 
-function see(memory: CacheState, rows: readonly LaneRow[], { keys, nowMs, unreadable }: LanePage): void {
+function see(memory: CacheState, rows: readonly LaneRow[], page: LanePage): void {
   const { known, refusals, leftOut } = memory;
+  const { keys, nowMs, unreadable, open = false } = page;
   memory.nowMs = nowMs;
   leftOut.clear();
   const lanes = rowsByLane(rows);
   const paged = [...lanes.values()].filter(([row]) => row?.paged === true);
   // a lane absent while all were known is new, whenever its jobs were created: a delay ended
   memory.wereAll = memory.whole && memory.newFromMs !== null;
-  memory.whole = paged.length < keys;
+  memory.whole = !open && paged.length < keys;
   const unknown = paged.filter(([row]) => row !== undefined && !known.has(laneName(row))).length;
-  memory.discovering = memory.whole || unknown * 4 > paged.length;
+  if (!open) memory.discovering = memory.whole || unknown * 4 > paged.length;
   for (const name of memory.whole ? [...known.keys()] : memory.fresh) {
     if (lanes.has(name)) continue;
     if (memory.whole) forget(memory, name);
@@ -280,7 +288,10 @@ function see(memory: CacheState, rows: readonly LaneRow[], { keys, nowMs, unread
     if (first === undefined) continue;
     if (seen.length === 0) forget(memory, name);
     const found = known.get(name)?.found ?? !isNew(memory, seen);
-    const stays = seen.length === 0 || known.has(name) || memory.room.admits({ isNew: !found });
+    const stays =
+      seen.length === 0 ||
+      known.has(name) ||
+      memory.room.admits({ isNew: !found, open: open && first.paged });
     // the next page begins with the first lane of this page that found no room
     turnedAway ||= first.paged && !stays;
     if (first.paged && !turnedAway) last = first;
@@ -294,7 +305,7 @@ function see(memory: CacheState, rows: readonly LaneRow[], { keys, nowMs, unread
   }
   for (const name of memory.deep.keys()) if (!known.has(name)) memory.deep.delete(name);
   if (memory.whole) memory.after = start;
-  else if (last !== undefined) memory.after = { queue: last.queue, key: last.key };
+  else if (last !== undefined && !open) memory.after = { queue: last.queue, key: last.key };
 }
 
 function add(memory: CacheState, job: KnownJob): boolean {
@@ -304,7 +315,7 @@ function add(memory: CacheState, job: KnownJob): boolean {
   const { queue, key, jobs, more, skipped, retryDueMs, found } = entry ?? { ...job, ...emptyLane };
   if (byId.has(job.id) || refusals.leavesOut(job, nowMs) || more || skipped || retryDueMs !== null)
     return false;
-  if (entry === undefined && !room.admits({ isNew: true })) return false;
+  if (entry === undefined && !room.admits({ isNew: true, open: false })) return false;
   const after = jobs.findIndex(({ priority }) => priority > job.priority);
   byId.set(job.id, job);
   room.filled(name);
@@ -339,42 +350,6 @@ function leaveOther(memory: CacheState, job: KnownJob): void {
   const entry = memory.known.get(laneName(before));
   if (entry === undefined) return;
   put(memory, { ...entry, jobs: entry.jobs.filter(({ id }) => id !== job.id) }, entry.lane.fresh);
-}
-
-/** A lane's part of a plan: jobs planned, jobs written, and whether any was refused. */
-interface PlannedLane {
-  jobs: number;
-  written: number;
-  refused: boolean;
-}
-
-/** Removes the planned jobs from the index. Returns the lanes they belong to. */
-function leave(
-  { byId, refusals, nowMs }: CacheState,
-  planned: Iterable<string>,
-  written: ReadonlyMap<string, number>,
-): ReadonlyMap<string, PlannedLane> {
-  const touched = new Map<string, PlannedLane>();
-  let last: KnownJob | undefined;
-  let left: PlannedLane = { jobs: 0, written: 0, refused: false };
-  for (const id of planned) {
-    const job = byId.get(id);
-    if (job === undefined) continue;
-    if (last === undefined || last.key !== job.key || last.queue !== job.queue) {
-      const name = laneName(job);
-      left = touched.get(name) ?? { jobs: 0, written: 0, refused: false };
-      touched.set(name, left);
-    }
-    last = job;
-    left.jobs += 1;
-    if (written.has(id)) left.written += 1;
-    else {
-      left.refused = true;
-      refusals.note(id, job.rowVersion, nowMs);
-    }
-    byId.delete(id);
-  }
-  return touched;
 }
 
 function settle(memory: CacheState, name: string, left: PlannedLane): void {

@@ -16,11 +16,12 @@ import { noneClosed } from '@pgqueue/core/internal';
  *
  * A page adds no lane without room, and the next page begins with that lane. New lanes, whose first job was
  * enqueued since the last read, do not wait for the page: they may exceed the limit, up to twice as many
- * lanes.
+ * lanes. So may lanes of pools with free places while others are full, up to three times as many: the lanes that
+ * wait for the full pools stay.
  */
 export interface LaneRoom {
   /** Reports whether an unknown lane may be added. Makes lanes leave for it if necessary. */
-  readonly admits: (lane: { readonly isNew: boolean }) => boolean;
+  readonly admits: (lane: { readonly isNew: boolean; readonly open: boolean }) => boolean;
   /** Number of lanes a page may add. */
   readonly free: () => number;
   /** Notes that jobs of a lane were dispatched. */
@@ -106,9 +107,9 @@ export function createLaneRoom({ max, size, laneOf, drop }: LaneRoomOptions): La
     return true;
   };
   return {
-    admits: ({ isNew }) => {
+    admits: ({ isNew, open }) => {
       while (size() >= max && oneLeaves());
-      return size() < (isNew ? 2 * max : max);
+      return size() < (open ? 3 * max : isNew ? 2 * max : max);
     },
     free: () => {
       endRounds();
