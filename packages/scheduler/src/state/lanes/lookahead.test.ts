@@ -60,6 +60,25 @@ test('a walk comes to the job behind 5,000 held ones in a few ticks, and stays t
   expect(startOf(skip, ticks + 2_000)).toBeUndefined();
 });
 
+test('a walk passes thousands of held jobs of as many kinds, and shows none behind one of its own', () => {
+  const skip = createLookahead();
+  const count = 5_000;
+  const kinds = unknown(count).map((job, order) => ({ ...job, attributes: { order } }));
+  const jobs = [
+    ...kinds,
+    ...kinds.map((job, at) => ({ ...job, id: `again${at}`, seq: count + at })),
+    row(2 * count, 't'),
+  ];
+  const ids = new Set(jobs.slice(0, count).map(({ id }) => id));
+  const behind: (string | null)[] = [];
+  for (let tick = 1; tick <= 15 && behind.length === 0; tick += 1) {
+    const rows = look(skip, jobs, tick);
+    behind.push(...skip.shown(rows).flatMap(({ id, ahead }) => (ahead && !ids.has(id ?? '') ? [id] : [])));
+    skip.note({ rows, reason: (id) => (ids.has(id) ? 'limit' : undefined), nowMs: tick });
+  }
+  expect(behind).toEqual([`job${2 * count}`]);
+});
+
 test('what no node can run is one kind, whatever its attributes', () => {
   const skip = createLookahead();
   const jobs = [

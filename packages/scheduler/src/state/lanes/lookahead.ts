@@ -34,8 +34,9 @@ export interface Lookahead {
 interface LaneWalk extends LaneId {
   readonly beganMs: number;
   start: readonly [number, number];
-  /** Kinds of all jobs up to the start. */
-  readonly kinds: Set<string>;
+  /** Hashes of the kinds of all jobs up to the start. `seed`: differs from walk to walk. */
+  readonly kinds: Set<number>;
+  readonly seed: number;
   /** Time at which the walk first reached a job that can go, or the lane's end. */
   arrivedMs: number | undefined;
   /**
@@ -49,6 +50,8 @@ interface Walks {
   /** Walks that the current tick continues. */
   chosen: ReadonlyMap<string, LaneWalk>;
   lookahead: number;
+  /** Number of walks that began. */
+  begun: number;
 }
 
 /** Most rows that all windows of one tick may read. */
@@ -56,11 +59,15 @@ const rowsMax = 1_000;
 const walksMax = 2_000;
 const restMs = 1_000;
 const missedMax = 20;
-/** A walk that has passed more kinds ends, to bound its memory. */
-const kindsMax = 500;
+/**
+ * Most kinds that all walks remember together, in some 40 MB, and that each may in any case. Beyond, a walk stops, and
+ * starts over.
+ */
+const kindsMax = 1_000_000;
+const kindsOfWalk = 500;
 
 export function createLookahead(): Lookahead {
-  const walks: Walks = { all: new Map(), chosen: new Map(), lookahead: 1 };
+  const walks: Walks = { all: new Map(), chosen: new Map(), lookahead: 1, begun: 0 };
   return {
     starts: (nowMs) => {
       endWalks(walks, nowMs);
@@ -79,7 +86,7 @@ export function createLookahead(): Lookahead {
         const walk = walks.chosen.get(name);
         const front = lane.filter(({ ahead }) => !ahead);
         if (walk === undefined) begin(walks, { name, front, reason, nowMs });
-        else if (isHeld(front, reason)) goOn(walk, { lane, reason, nowMs, lookahead: walks.lookahead });
+        else if (isHeld(front, reason)) goOn(walk, { lane, reason, nowMs, walks });
         // a job in front can go, so nothing behind it is missed
         else walks.all.delete(name);
       }
@@ -110,12 +117,26 @@ function kindOf({ task, version, attributes, flow }: LaneRow, reason?: string): 
   return JSON.stringify(reason === 'no_capable_node' ? [task, version] : [task, version, attributes, flow]);
 }
 
-function pass({ kinds }: Pick<LaneWalk, 'kinds'>, row: LaneRow, reason: string | undefined): void {
-  if (reason !== leftOut) kinds.add(kindOf(row, reason));
+type Passed = Pick<LaneWalk, 'kinds' | 'seed'>;
+
+function pass({ kinds, seed }: Passed, row: LaneRow, reason: string | undefined): void {
+  if (reason !== leftOut) kinds.add(hashOf(kindOf(row, reason), seed));
 }
 
-function isPassed({ kinds }: LaneWalk, row: LaneRow): boolean {
-  return kinds.has(kindOf(row)) || kinds.has(kindOf(row, 'no_capable_node'));
+function isPassed({ kinds, seed }: Passed, row: LaneRow): boolean {
+  return kinds.has(hashOf(kindOf(row), seed)) || kinds.has(hashOf(kindOf(row, 'no_capable_node'), seed));
+}
+
+/**
+ * Returns a hash of 31 bits, which takes a tenth of the memory of a kind. A job whose hash is another kind's waits for
+ * the next walk, whose seed is another.
+ */
+function hashOf(text: string, seed: number): number {
+  let hash = Math.imul(seed, 0x9e3779b1) ^ 0x811c9dc5;
+  for (let at = 0; at < text.length; at += 1) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
+  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
+  hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
+  return (hash ^ (hash >>> 16)) >> 1;
 }
 
 /** Reports whether a row is shown: always in front; in the window, unless its kind was passed. */
@@ -148,7 +169,7 @@ function choose(walks: Walks): void {
 }
 
 function begin(
-  { all }: Walks,
+  walks: Walks,
   seen: {
     readonly name: string;
     readonly front: readonly LaneRow[];
@@ -156,19 +177,21 @@ function begin(
     readonly nowMs: number;
   },
 ): void {
+  const { all } = walks;
   const { name, front, reason, nowMs } = seen;
   const last = front.at(-1);
   if (last === undefined || front.length < last.wanted || all.has(name) || all.size >= walksMax) return;
   if (!isHeld(front, reason)) return;
   const { queue, key, priority, seq } = last;
-  const kinds = new Set<string>();
-  for (const row of front) pass({ kinds }, row, row.id === null ? undefined : reason(row.id));
+  walks.begun += 1;
+  const passed: Passed = { kinds: new Set(), seed: walks.begun };
+  for (const row of front) pass(passed, row, row.id === null ? undefined : reason(row.id));
   all.set(name, {
     queue,
     key,
     beganMs: nowMs,
     start: [priority, seq],
-    kinds,
+    ...passed,
     arrivedMs: undefined,
     missed: 0,
   });
@@ -180,10 +203,10 @@ function goOn(
     readonly lane: readonly LaneRow[];
     readonly reason: Reason;
     readonly nowMs: number;
-    readonly lookahead: number;
+    readonly walks: Walks;
   },
 ): void {
-  const { lane, reason, nowMs, lookahead } = seen;
+  const { lane, reason, nowMs, walks } = seen;
   const window = lane.filter(({ ahead, id }) => ahead && id !== null);
   for (const row of window) {
     const why = row.id === null ? undefined : reason(row.id);
@@ -196,5 +219,12 @@ function goOn(
     if (!passed) pass(walk, row, why);
     walk.start = [row.priority, row.seq];
   }
-  if (window.length < lookahead || walk.kinds.size > kindsMax) walk.arrivedMs ??= nowMs;
+  if (window.length < walks.lookahead || remembersTooMuch(walk, walks)) walk.arrivedMs ??= nowMs;
+}
+
+function remembersTooMuch({ kinds }: LaneWalk, { all }: Walks): boolean {
+  if (kinds.size <= kindsOfWalk) return false;
+  let sum = 0;
+  for (const walk of all.values()) sum += walk.kinds.size;
+  return sum > kindsMax;
 }
