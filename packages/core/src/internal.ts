@@ -75,6 +75,7 @@ export { within } from './runtime/within.ts';
 export { isGuarded, isTrusted } from './policy/compose/compose.ts';
 export { madeWith, policyText } from './policy/made-with.ts';
 export { fairShareOver } from './policy/orders/fair-share/fair-share.ts';
+export { shareWeights } from './policy/orders/fair-share/levels.ts';
 export type { Uses } from './policy/orders/fair-share/over.ts';
 export { restoreOver, sumOfUses, usesNow } from './policy/orders/fair-share/over.ts';
 export { decayOf } from './policy/orders/fair-share/saved.ts';

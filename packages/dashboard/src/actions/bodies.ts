@@ -11,6 +11,7 @@ import {
   optional,
   orNull,
   optionProblems,
+  shareWeights,
 } from '@pgqueue/core/internal';
 
 const anId: Rule = { expected: 'a UUID', judge: (value) => typeof value === 'string' && isUuid(value) };
@@ -76,7 +77,7 @@ export const bodies: Readonly<
       rate: optional(orNull(aRate)),
       keyRate: optional(orNull(aRate)),
       keyPending: optional(orNull(aNumber({ min: 1, max: 100_000, whole: true }))),
-      weight: optional(orNull(aNumber({ above: 0 }))),
+      weight: optional(orNull(aNumber(shareWeights))),
     }),
   },
   node: { node: aText({ max: 200 }), action: oneOf('reset') },

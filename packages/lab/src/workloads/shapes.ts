@@ -9,6 +9,7 @@ import {
   aText,
   optional,
   orNull,
+  shareWeights,
 } from '@pgqueue/core/internal';
 import type { NodeOptions } from './fleet.ts';
 
@@ -26,7 +27,7 @@ const queue: Shape<Partial<QueueSeen>> = {
   keyConcurrency: optional(orNull(aCount)),
   rate: optional(orNull(aRate)),
   keyRate: optional(orNull(aRate)),
-  weight: optional(aNumber({ above: 0 })),
+  weight: optional(aNumber(shareWeights)),
 };
 
 /** Rule of the settings of each queue. */

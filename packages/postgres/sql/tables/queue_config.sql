@@ -11,7 +11,7 @@ create table queue_config (
   rate_burst      float8 check (rate_burst >= 1 and rate_burst < 'Infinity'),
   key_rate        float8 check (key_rate > 0 and key_rate < 'Infinity'),
   key_rate_burst  float8 check (key_rate_burst >= 1 and key_rate_burst < 'Infinity'),
-  weight          float8 not null default 1 check (weight > 0 and weight < 'Infinity'),
+  weight          float8 not null default 1 check (weight between 0.000001 and 1000000),
   key_pending     integer check (key_pending between 1 and 100000),
   constraint queue_config_rate_whole check ((rate is null) = (rate_burst is null)),
   constraint queue_config_key_rate_whole check ((key_rate is null) = (key_rate_burst is null))

@@ -11,6 +11,7 @@ import {
   orNull,
   parseDuration,
   throwProblems,
+  shareWeights,
   valueProblems,
 } from '@pgqueue/core/internal';
 import { sql } from 'kysely';
@@ -142,7 +143,7 @@ const shape: Shape<QueueSettings> = {
   rate: optional(orNull(anObject(rate, { what: 'an object with perSecond, and burst perhaps' }))),
   keyRate: optional(orNull(anObject(rate, { what: 'an object with perSecond, and burst perhaps' }))),
   keyPending: optional(orNull(aNumber({ min: 1, max: 100_000, whole: true }))),
-  weight: optional(orNull(aNumber({ above: 0 }))),
+  weight: optional(orNull(aNumber(shareWeights))),
 };
 
 /** Returns the problems of a queue's name and settings; empty if there are none. */

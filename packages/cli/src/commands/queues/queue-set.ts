@@ -1,3 +1,4 @@
+import { shareWeights } from '@pgqueue/core/internal';
 import type { QueueSettings, RateSetting } from '@pgqueue/postgres';
 import { Argument } from 'commander';
 import type { Command } from 'commander';
@@ -88,7 +89,7 @@ function settingsOf(options: QueueSetOptions): QueueSettings {
     ...(rate === undefined ? {} : { rate: read.rate('--rate', rate, options.burst) }),
     ...(keyRate === undefined ? {} : { keyRate: read.rate('--key-rate', keyRate, options.keyBurst) }),
     ...(keyPending === undefined ? {} : { keyPending: read.count('--key-pending', keyPending, 1) }),
-    ...(weight === undefined ? {} : { weight: read.number('--weight', weight, 0) }),
+    ...(weight === undefined ? {} : { weight: read.number('--weight', weight, shareWeights) }),
   };
   if (options.burst !== undefined && typeof rate !== 'string') problems.push('--burst needs --rate');
   if (options.keyBurst !== undefined && typeof keyRate !== 'string')
@@ -103,7 +104,11 @@ function settingsOf(options: QueueSetOptions): QueueSettings {
 
 interface Reader {
   readonly count: (name: string, text: string | false, min?: number) => number | null;
-  readonly number: (name: string, text: string | false, above: number) => number | null;
+  readonly number: (
+    name: string,
+    text: string | false,
+    range: { readonly min: number; readonly max: number },
+  ) => number | null;
   readonly rate: (name: string, text: string | false, burst: string | undefined) => RateSetting | null;
 }
 
@@ -118,11 +123,11 @@ function reader(problems: string[]): Reader {
     const isCount = /^\d{1,9}$/.test(text) && Number(text) >= min;
     return isCount ? Number(text) : wrong(`${name} must be a whole number from ${min}`);
   };
-  const number: Reader['number'] = (name, text, above) => {
+  const number: Reader['number'] = (name, text, { min, max }) => {
     if (text === false) return null;
     const value = Number(text);
-    const isNumber = text.trim() !== '' && Number.isFinite(value) && value > above;
-    return isNumber ? value : wrong(`${name} must be a number above ${above}`);
+    const isNumber = text.trim() !== '' && value >= min && value <= max;
+    return isNumber ? value : wrong(`${name} must be a number from ${min} to ${max}`);
   };
   const rate: Reader['rate'] = (name, text, burstText) => {
     const burst = burstText === undefined ? null : burstOf(name.replace('rate', 'burst'), burstText);

@@ -4,7 +4,7 @@ import { serve } from '../../../testing/service.ts';
 import { aJob, anItem, aPool, aSnapshot, lanesOf, nowMs } from '../../../testing/snapshots.ts';
 import { policy } from '../../compose/compose.ts';
 import { defaultPolicy } from '../../compose/default.ts';
-import type { Lane } from '../../snapshot.ts';
+import type { JobFacts, Lane } from '../../snapshot.ts';
 import { defaultQueue } from '../../snapshot.ts';
 import type { FairShareState } from './state.ts';
 import type { FairShareOptions } from './fair-share.ts';
@@ -217,8 +217,10 @@ describe('mistakes', () => {
 
   test.each([
     ['weight', { levels: [{ by: 'key', weight: () => 0 }] }, /the weight of share a is 0/],
+    ['large weight', { levels: [{ by: 'key', weight: () => 1e7 }] }, /the weight of share a is 10000000/],
     ['min', { levels: [{ by: 'key', min: () => Number.NaN }] }, /the min of share a is NaN/],
     ['cost', { charge: { cost: () => 0 } }, /the cost of job job1 is 0/],
+    ['small cost', { charge: { cost: () => 1e-10 } }, /the cost of job job1 is 1e-10/],
   ] as const)('a %s that is none is reported, and the plan goes by turns', (_, options, message) => {
     const made = policy({ order: fairShare(options) });
     const plan = made.plan(aSnapshot({ lanes: lanesOf([aJob({ seq: 1, key: 'a' })]) }), made.initial);
@@ -227,6 +229,24 @@ describe('mistakes', () => {
       expect.stringMatching(message),
     ]);
   });
+
+  test.each([1, 1e-6, 250_000])(
+    'shares are by weight, also with weights of %f and three times as much',
+    (weight) => {
+      const levels = [{ by: 'key', weight: (key: string) => (key === 'a' ? weight : 3 * weight) }] as const;
+      const slots = Array.from({ length: 24 }, () => 1);
+      expect(keysServed({ levels }, slots).replaceAll('b', '')).toBe('aaaaaa');
+    },
+  );
+
+  test.each([1, 1e-9, 1e-3, 1e14])(
+    'shares are by cost, also with costs of %f and three times as much',
+    (cost) => {
+      const charge = { cost: ({ key }: JobFacts) => (key === 'a' ? 3 * cost : cost) };
+      const slots = Array.from({ length: 24 }, () => 1);
+      expect(keysServed({ charge, levels: [{ by: 'key' }] }, slots).replaceAll('b', '')).toBe('aaaaaa');
+    },
+  );
 
   test('keys of one share take turns by their order of enqueuing', () => {
     expect(keysServed({ levels: [{ by: 'queue' }] }, [1, 1, 2])).toBe('aaaa');

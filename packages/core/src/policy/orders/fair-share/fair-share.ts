@@ -38,7 +38,7 @@ export interface FairShareOptions {
    */
   readonly levels?: readonly ShareLevel[];
   /**
-   * Amount that a job uses of its share. `jobs`: every job the same. `cost`: a number above 0, the same each
+   * Amount that a job uses of its share. `jobs`: every job the same. `cost`: a number from 10^-9 to 10^15, the same each
    * time it is asked. `time`: the worker time that the job takes, in milliseconds. Default `jobs`.
    */
   readonly charge?: 'jobs' | 'time' | { readonly cost: (job: JobFacts) => number };
@@ -287,8 +287,8 @@ function costOf({ settings: { charge, runtimeOf }, known }: FairShareRun, job: J
 }
 
 function checkCost(cost: number, { id }: JobFacts): number {
-  if (cost > 0 && Number.isFinite(cost)) return cost;
-  throw new Error(`the cost of job ${id} is ${String(cost)}, where more than 0 is expected`);
+  if (cost >= 1e-9 && cost <= 1e15) return cost;
+  throw new Error(`the cost of job ${id} is ${String(cost)}, where a number from 10^-9 to 10^15 is expected`);
 }
 
 /**

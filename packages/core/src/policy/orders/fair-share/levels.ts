@@ -18,7 +18,7 @@ export interface ShareLevel {
    */
   readonly by: 'queue' | 'key' | GroupBy;
   /**
-   * Weight of a share beside the others of this level, above 0. Default: the weight of queue_config for a
+   * Weight of a share beside the others of this level, from 0.000001 to 1,000,000. Default: the weight of queue_config for a
    * queue, else 1.
    */
   readonly weight?: (value: string, snapshot: Snapshot) => number;
@@ -30,6 +30,9 @@ export interface ShareLevel {
   /** Most jobs in flight that a share may have, even if slots stay free. Null: no maximum. */
   readonly max?: (value: string, snapshot: Snapshot) => number | null;
 }
+
+/** Least and greatest weight of a share. */
+export const shareWeights = { min: 1e-6, max: 1e6 } as const;
 
 /** Returns the share that a job belongs to on a level. */
 export function shareName({ by }: ShareLevel, job: JobFacts): string {
@@ -53,8 +56,10 @@ export function openLevel(level: ShareLevel, snapshot: Snapshot): OpenLevel {
       by === 'queue' ? (job) => job.queue : by === 'key' ? (job) => job.key : (job) => shareName(level, job),
     weight: (value) => {
       const given = weightOf(value, snapshot);
-      if (given > 0 && Number.isFinite(given)) return given;
-      throw new Error(`the weight of share ${value} is ${String(given)}, where more than 0 is expected`);
+      if (given >= shareWeights.min && given <= shareWeights.max) return given;
+      throw new Error(
+        `the weight of share ${value} is ${String(given)}, where a number from 0.000001 to 1,000,000 is expected`,
+      );
     },
     min:
       min === undefined

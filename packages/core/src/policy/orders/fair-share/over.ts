@@ -93,7 +93,9 @@ export function heard(
       (amount, level) => amount - (charged[level] ?? 0),
     );
     const [pool, ...path] = JSON.parse(share) as readonly [string, ...string[]];
-    const counts = path.length === levels && amounts.some((amount) => Math.abs(amount) > 1e-9);
+    const counts =
+      path.length === levels &&
+      amounts.some((amount, level) => Math.abs(amount) > 1e-9 * Math.abs(charged[level] ?? 0));
     return counts ? [{ pool, path, amounts }] : [];
   });
   return { over: { ...own, others, othersMs: nowMs, answerMs: news.atMs }, charges };

@@ -4,10 +4,11 @@ import { storedBelow, tagOf, weightUnits } from './share.ts';
 import type { Shares } from './saved.ts';
 
 /**
- * Resolution at which `ahead` is stored, per unit of cost by weight. Rounding makes the stored text much
- * shorter.
+ * Resolution at which `ahead` is stored: `places` per unit of cost by weight, or `digits` of the largest of its level,
+ * whichever is finer. Rounding makes the stored text much shorter.
  */
 const places = 1e6;
+const digits = 9;
 
 /**
  * Most idle shares that are stored on one level of one share, because they are ahead or have credit. Beyond
@@ -63,11 +64,21 @@ export function storeChildren(share: Share, rules: ShareRules): Shares | null {
     }
   }
   for (const child of inner.news) storeChild(columns, child, { end, rules });
+  round(columns.ahead, end);
   const { names, ahead, below } = columns.idle > idleMax ? leastIdle(columns, children) : columns;
   const atMs = rules.decay.halfLifeMs === null ? null : rules.decay.nowMs;
   const shares = { names: names ?? children.stored, ahead, below, atMs, arrival: inner.servedArrival };
   if (names === columns.names) keepSlots(inner, rules, { stored: shares, moved: columns.moved });
   return shares;
+}
+
+/** Rounds the leads over a virtual time. Differences of a part in 10^16 of these are noise. */
+function round(ahead: number[], end: number): void {
+  let largest = Math.abs(end);
+  for (const value of ahead) if (Math.abs(value) > largest) largest = Math.abs(value);
+  const finer = largest === 0 ? 0 : digits - Math.ceil(Math.log10(largest));
+  const unit = Math.max(places, 10 ** finer);
+  for (let at = 0; at < ahead.length; at += 1) ahead[at] = Math.round((ahead[at] ?? 0) * unit) / unit;
 }
 
 interface Columns {
@@ -107,7 +118,7 @@ function add(columns: Columns, id: number, { ahead: value, below: own }: Stored,
     columns.moved[id] = ahead.length;
     columns.names.push(name ?? before[id] ?? '');
   }
-  ahead.push(Math.round(value * places) / places);
+  ahead.push(value);
   below?.push(own);
 }
 
