@@ -17,13 +17,7 @@ const { operating, producing } = useActors(bench, { codec: accepting });
 const first = defineTask({ name: 'first', payload: z.object({}), result: z.int() });
 const last = defineTask({ name: 'last', payload: z.object({}) });
 const dies = defineTask({ name: 'dies', payload: z.object({}) });
-const handlers = [
-  implement(first, () => 1),
-  implement(last, () => {}),
-  implement(dies, () => {
-    throw giveUp('no');
-  }),
-];
+const handlers = [implement(first, () => 1), implement(last, () => {}), implement(dies, () => giveUp('no'))];
 const steps = flow('f')
   .step('first', first.job({}))
   .step('ok', signal(z.null()))
@@ -48,7 +42,10 @@ async function fill(codec: Codec | undefined): Promise<string> {
   const run = await producer.start(steps);
   await producer.signal(run.id, 'ok', null);
   expect(await bench.endOf(id)).toBe('dead');
-  await until('a result', async () => (await bench.sql(`select from pgqueue.flow_result where task = 'first'`)).length > 0);
+  await until(
+    'a result',
+    async () => (await bench.sql(`select from pgqueue.flow_result where task = 'first'`)).length > 0,
+  );
   await worker.stop();
   return id;
 }
@@ -79,7 +76,10 @@ test("the guide's query counts every plain value that a job may read", async () 
     schedules: 1,
   };
   expect(await plain()).toEqual(found);
-  expect(await operating(codecOf(['a'])).dead.rewrap({ ids: [id] })).toMatchObject({ done: 0, unreadable: 1 });
+  expect(await operating(codecOf(['a'])).dead.rewrap({ ids: [id] })).toMatchObject({
+    done: 0,
+    unreadable: 1,
+  });
   expect(await operating(accepting).dead.rewrap({ ids: [id] })).toMatchObject({ done: 1 });
   expect(await plain()).toEqual({ ...found, 'dead jobs': 0 });
   await schedules.remove('daily');

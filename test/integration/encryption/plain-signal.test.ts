@@ -1,4 +1,4 @@
-import { defineTask, giveUp, implement } from '@pgqueue/core';
+import { defineTask, implement } from '@pgqueue/core';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { opened } from '../../support/database.ts';
@@ -42,7 +42,7 @@ test('a job that died of something else keeps its plain signals', async () => {
   let fails = true;
   const handler = implement(task, async (_, ctx) => {
     const { by } = await ctx.waitForSignal('ok', { schema });
-    if (fails) throw giveUp('no');
+    if (fails) throw new Error('no');
     return by;
   });
   await bench.start([handler], { codec });

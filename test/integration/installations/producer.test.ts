@@ -223,7 +223,9 @@ describe('three installations', () => {
     const enqueueOne = async (): Promise<number | undefined> =>
       installationOf((await other.producer.enqueue(task, { n: 1 })).id);
     try {
-      await expect(other.producer.enqueue(task, { n: 1 }, { key: second })).rejects.toThrow('installation two');
+      await expect(other.producer.enqueue(task, { n: 1 }, { key: second })).rejects.toThrow(
+        'installation two',
+      );
       for (let n = 0; n < 6; n += 1) expect([1, 3]).toContain(await enqueueOne());
       await other.producer.enqueueMany(Array.from({ length: 6 }, (_, n) => task.job({ n })));
       expect(await waitingIn(several)).toEqual([6, 0, 6]);

@@ -95,7 +95,10 @@ function addSet(schedules: Command): void {
       'Creates a schedule, or replaces the one of this name. One job for each slot, whichever scheduler leads.',
     )
     .argument('<name>', 'name of the schedule')
-    .requiredOption('--cron <expression>', 'five fields, six with seconds first, seven with a year last, or a name such as @daily')
+    .requiredOption(
+      '--cron <expression>',
+      'five fields, six with seconds first, seven with a year last, or a name such as @daily',
+    )
     .option('--timezone <name>', 'an IANA name, such as Europe/Berlin', 'UTC')
     .requiredOption('--task <task>', 'task of its jobs')
     .option('--payload <json>', 'payload for the handler', json)

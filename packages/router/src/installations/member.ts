@@ -1,7 +1,13 @@
 import { PgQueueError } from '@pgqueue/core';
 import type { Database } from '@pgqueue/postgres';
 import type { Installation } from '@pgqueue/postgres/internal';
-import { identityProblem, isTransient, openDatabase, readIdentity, sqlState } from '@pgqueue/postgres/internal';
+import {
+  identityProblem,
+  isTransient,
+  openDatabase,
+  readIdentity,
+  sqlState,
+} from '@pgqueue/postgres/internal';
 
 /** An installation of a router, with connections of its own for routes and checks. */
 export interface Member {
@@ -17,7 +23,7 @@ export interface Member {
   readonly identified: () => Promise<void>;
   /** Runs a call to this installation after that check. Its errors name the installation. */
   readonly run: <Result>(work: () => Promise<Result>) => Promise<Result>;
-  /** Reports whether the call that ended last did not reach the database, or lost it. */
+  /** Reports whether a call did not reach the database, or lost it, and none has succeeded since. */
   readonly isDown: () => boolean;
   readonly close: () => Promise<void>;
 }
@@ -75,7 +81,7 @@ export function createMember(
         down = false;
         return result;
       } catch (error) {
-        down = error instanceof PgQueueError && error.code === 'installation' && isTransient(error.cause);
+        down ||= error instanceof PgQueueError && error.code === 'installation' && isTransient(error.cause);
         throw error;
       }
     },

@@ -168,7 +168,7 @@ end
 $$;
 
 -- Forgets plain values of signals of dead jobs that died of one, since their codec refuses it: then they may be given
--- another. Where the error is encrypted, nobody can tell, and plain values are forgotten, too.
+-- another. An encrypted error does not tell: plain values are forgotten then, too.
 create function forget_refused(p_jobs uuid[]) returns void
   language plpgsql volatile
   set search_path from current
