@@ -18,7 +18,7 @@ import { toRow, toRows } from './rows.ts';
 export interface Enqueuer {
   /**
    * One job of a task. `options` override what the task says.
-   * @throws {PgQueueError} `invalid_job`, `schema_version`
+   * @throws {PgQueueError} `invalid_job`, `schema_version`, `too_many_pending`
    */
   enqueue<Input, Result = unknown>(
     task: Task<Input, unknown, unknown, Result>,
@@ -28,10 +28,13 @@ export interface Enqueuer {
   /**
    * Many jobs with one statement, all or none; resolves to what became of each, in the same order. Up to 50,000 jobs and 64 MiB
    * of payloads. Within a key and priority they run in the order given; those with a unique key come after the others.
-   * @throws {PgQueueError} `invalid_job`, naming the jobs by their index
+   * @throws {PgQueueError} `invalid_job`, naming the jobs by their index; `schema_version`, `too_many_pending`
    */
   enqueueMany<const Jobs extends readonly NewJob[]>(jobs: Jobs): Promise<EnqueuedOf<Jobs>>;
-  /** One job of a task that is known here by its name only: no schema checks the payload until a worker has it. */
+  /**
+   * One job of a task that is known here by its name only: no schema checks the payload until a worker has it.
+   * @throws {PgQueueError} as `enqueue`
+   */
   enqueueByName(
     name: string,
     payload?: unknown,

@@ -24,7 +24,7 @@ export interface DatabaseOptions {
   readonly pool?: pg.Pool;
   /** Default `pgqueue`. */
   readonly schema?: string;
-  /** Maximum number of connections of a pool that pgqueue makes. Default 10. */
+  /** Maximum number of connections of a pool that pgqueue makes. Default 10; of a scheduler 4. */
   readonly connectionsMax?: number;
   /** Name shown in pg_stat_activity. */
   readonly applicationName?: string;
@@ -37,7 +37,7 @@ export interface DatabaseOptions {
    * Lets each connection plan a statement once and keep the plan: enqueuing one job takes two thirds of the
    * time. Behind a pooler in transaction mode, the next statement may run in another session. The first
    * statement that fails for this reason is repeated unprepared, and later ones are sent unprepared. Default:
-   * true for a producer that makes its own pool, else false.
+   * true for a producer that makes its own pool and for a scheduler that listens, else false.
    */
   readonly prepare?: boolean;
   /**
