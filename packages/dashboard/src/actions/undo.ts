@@ -6,7 +6,7 @@ import { Problem } from '../problem.ts';
 export interface Undoable {
   readonly action: string;
   readonly target: string | null;
-  /** What undoing it changes, for the audit. */
+  /** Things that its undo changes, for the audit. */
   readonly details: Readonly<Record<string, unknown>>;
   /** Leaves alone what has changed since. */
   readonly revert: () => Promise<UndoResult>;

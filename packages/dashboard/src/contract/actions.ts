@@ -60,8 +60,8 @@ export interface UndoRequest {
 }
 
 /**
- * Answer to POST /api/actions/undo: jobs, settings of a queue, or a schedule. What has changed in the meantime stays as it
- * is (`missed`).
+ * Answer to POST /api/actions/undo: jobs, settings of a queue, or a schedule. Those that have changed in the meantime stay
+ * as they are (`missed`).
  */
 export interface UndoResult {
   readonly undone: number;
