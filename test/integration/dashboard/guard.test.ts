@@ -51,6 +51,21 @@ describe('an action', () => {
     expect(code(await operator.post('/api/actions/queue', body))).toBe(wanted);
   });
 
+  test('that a proxy passed on without its host says what the proxy must do', async () => {
+    const proxied = browse(bench.dashboard(), 'otto:operator');
+    const { body } = await proxied.post('/api/actions/queue', settings, { host: '127.0.0.1:3456' });
+    expect(body).toMatchObject({
+      error: {
+        code: 'origin',
+        message: expect.stringMatching(
+          /Origin names queue\.example, and Host says 127\.0\.0\.1:3456\. If a proxy .* pass on the header Host$/,
+        ),
+      },
+    });
+    const sandbox = await proxied.post('/api/actions/queue', settings, { origin: 'null' });
+    expect(JSON.stringify(sandbox.body)).not.toContain('proxy');
+  });
+
   test('a cookie is for this site alone', async () => {
     const { headers } = await operator.fetch('/api/session');
     expect(headers.get('set-cookie')).toMatch(

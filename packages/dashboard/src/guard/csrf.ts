@@ -79,16 +79,20 @@ function checkOrigin({ headers }: Request, host: string): void {
     if (site === null) throw foreign();
     return;
   }
-  if (!URL.canParse(origin) || new URL(origin).host !== hostOf(host)) throw foreign();
+  const named = URL.canParse(origin) ? new URL(origin).host : '';
+  if (named === '') throw foreign();
+  if (named !== hostOf(host)) throw foreign(`: Origin names ${named}, and Host says ${host}${passOn}`);
 }
+
+const passOn = '. If a proxy stands before the dashboard, have it pass on the header Host';
 
 /** Normalizes a host as URL does. Either side may include the scheme's default port. */
 function hostOf(host: string): string {
   return URL.canParse(`http://${host}`) ? new URL(`http://${host}`).host.replace(/:443$/, '') : host;
 }
 
-function foreign(): Problem {
-  return new Problem('origin', "an action must come from the dashboard's own pages");
+function foreign(why = ''): Problem {
+  return new Problem('origin', `an action must come from the dashboard's own pages${why}`);
 }
 
 function sessionOf({ headers }: Request): string | undefined {
