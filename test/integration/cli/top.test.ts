@@ -77,3 +77,17 @@ test.skipIf(lacks('script'))(
     expect(stdout).toContain('ended 0');
   },
 );
+
+test.skipIf(lacks('script'))('a terminal that tells no size shows flows and numbers whole', async () => {
+  const { stdout } = await promisify(execFile)(
+    'sh',
+    [
+      '-c',
+      'script -qefc "stty cols 0 rows 0; $NODE --conditions=@pgqueue/source $MAIN flows list; $NODE --conditions=@pgqueue/source $MAIN top --once" /dev/null </dev/null',
+    ],
+    { env: { ...process.env, NODE: process.execPath, MAIN: main, PGQUEUE_DATABASE_URL: own.url } },
+  );
+  const lines = stdout.split(/\r?\n/);
+  expect(lines).toContainEqual(expect.stringMatching(/^[\da-f-]{36} +failed .* d$/));
+  expect(lines).toContainEqual(expect.stringMatching(/^s leads \(epoch 1\) +nodes 1 alive/));
+});

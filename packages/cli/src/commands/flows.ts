@@ -8,6 +8,7 @@ import type { ExitCode } from '../errors.ts';
 import { flowText, listText, resultsText } from '../output/flow-text.ts';
 import { plural } from '../output/format.ts';
 import type { Output } from '../output/output.ts';
+import { screenOf } from '../output/screen.ts';
 import { flowId, json, uuid, whole } from '../parse.ts';
 import { examples } from './help.ts';
 
@@ -62,7 +63,7 @@ function addList(flows: Command): void {
 
 /** Width of the terminal; without one nothing is cut, for grep and awk. */
 function width(): number {
-  return process.stdout.isTTY ? process.stdout.columns : Infinity;
+  return process.stdout.isTTY ? screenOf(process.stdout).columns : Infinity;
 }
 
 function addShow(flows: Command): void {

@@ -3,6 +3,7 @@ import type { Command } from 'commander';
 import { contextOf, withOperator } from '../context.ts';
 import { showLive } from '../output/live.ts';
 import { printable } from '../output/format.ts';
+import { screenOf } from '../output/screen.ts';
 import { topLines } from '../output/top.ts';
 import { durationWithin } from '../parse.ts';
 import { examples } from './help.ts';
@@ -34,7 +35,7 @@ export function addTop(program: Command): void {
         const { stdin, stdout } = process;
         if (output.json || options.once === true || !stdout.isTTY || !stdin.isTTY) {
           const top = await operator.top();
-          const columns = stdout.isTTY ? stdout.columns : page.columns;
+          const columns = stdout.isTTY ? screenOf(stdout).columns : page.columns;
           output.answer(top, () => topLines(top, { columns, rows: page.rows }).join('\n'));
           return;
         }

@@ -1,4 +1,5 @@
-import type { Screen } from './top.ts';
+import type { Screen } from './screen.ts';
+import { screenOf } from './screen.ts';
 
 /** The parts of a terminal that a live view uses. */
 export interface Terminal {
@@ -49,7 +50,7 @@ export async function showLive({ terminal, intervalMs, read, clean, signal }: Li
   let problem: string | undefined;
 
   const draw = (): void => {
-    const { columns = 80, rows = 24 } = output;
+    const { columns, rows } = screenOf(output);
     const shown = lines({ columns, rows: problem === undefined ? rows : rows - 1 });
     output.write(frame((problem === undefined ? shown : [problem, ...shown]).map(clean)));
   };

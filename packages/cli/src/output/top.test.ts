@@ -240,6 +240,32 @@ test('a reading that fails is said, and what was read before stays', async () =>
   expect(said).toContain(frame(['not read since: gone: ***', 'before']));
 });
 
+test.each([
+  [
+    { columns: 132, rows: 43 },
+    { columns: 132, rows: 43 },
+  ],
+  [
+    { columns: 0, rows: 0 },
+    { columns: 80, rows: 24 },
+  ],
+  [{}, { columns: 80, rows: 24 }],
+])('a terminal that tells %j is drawn on as %j', async (told, size) => {
+  const { it, keys, said } = terminal();
+  const output = Object.assign(new EventEmitter(), { write: it.output.write, ...told });
+  await showLive({
+    terminal: { ...it, output },
+    intervalMs: 1,
+    clean: (text) => text,
+    signal: new AbortController().signal,
+    read: () => {
+      if (said.some((text) => text.includes('{"'))) keys.emit('data', 'q');
+      return Promise.resolve((screen) => [JSON.stringify(screen)]);
+    },
+  });
+  expect(said).toContain(frame([JSON.stringify(size)]));
+});
+
 test('a signal ends it while it reads', async () => {
   const { it, said } = terminal();
   const stopping = new AbortController();

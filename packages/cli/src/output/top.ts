@@ -2,13 +2,8 @@ import type { Top } from '@pgqueue/postgres';
 import type { Column } from './fit.ts';
 import { cutTo, fitted } from './fit.ts';
 import { age, oneLine, percent } from './format.ts';
+import type { Screen } from './screen.ts';
 import type { Cell } from './table.ts';
-
-/** Size of the screen, in characters. */
-export interface Screen {
-  readonly columns: number;
-  readonly rows: number;
-}
 
 interface Section {
   readonly columns: readonly Column[];
