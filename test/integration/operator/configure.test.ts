@@ -141,7 +141,7 @@ describe('limits', () => {
         'rate.perSecond must be more than 0, not 0',
         'keyRate.perSecond must be more than 0, not Infinity',
         'keyRate.burst must be 1 or more, not 0.5',
-        'weight must be more than 0, or null, not 0',
+        'weight must be a number from 0.000001 to 1000000, or null, not 0',
       ],
     });
     expect(await operator.queues.list()).toEqual([]);
