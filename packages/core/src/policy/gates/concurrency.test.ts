@@ -239,7 +239,11 @@ describe('where a function of the user fails', () => {
 
   test.each([
     ['a list', (): unknown => ['eu'], 'by gave neither a text nor a number for job job1'],
-    ['a promise', (): unknown => Promise.resolve('eu'), 'by gave neither a text nor a number for job job1'],
+    [
+      'a promise',
+      (): unknown => Promise.resolve('eu'),
+      'by failed for job job1: by gave a promise, and must answer at once',
+    ],
   ])('%s is no value', (_name, by, message) => {
     const gate = concurrency({ name: 'g', by: by as () => string, limit: 5 });
     expect(plan(gate, [aJob({ seq: 1 })]).held['job1']).toBe(`g: ${message} (null)`);
@@ -284,4 +288,31 @@ test.each([
   [{ name: 'g', limit: { tokens: 1 } }, 'gate g: limit has names, so there must be a cost that has them'],
 ])('%o is refused', (options, message) => {
   expect(() => concurrency(options)).toThrow(expect.objectContaining({ code: 'configuration', message }));
+});
+
+describe('what is no answer', () => {
+  const late = (value: number): unknown => Promise.resolve(value);
+  const failing = (): unknown => Promise.reject(new Error('late'));
+
+  test.each([
+    ['a cost that is a promise', { limit: 2, cost: () => late(1) }],
+    ['a cost whose promise rejects', { limit: 2, cost: failing }],
+    ['a cost that is a Map', { limit: 2, cost: () => new Map([['', 1]]) }],
+    ['a cost that is a bigint', { limit: 2, cost: () => 1n }],
+    ['a cost that is undefined', { limit: 2, cost: () => undefined }],
+    ['a value whose promise rejects', { limit: 2, by: failing }],
+    ['a limit that is a promise', { limit: () => late(2) }],
+    ['a limit whose promise rejects', { limit: failing }],
+  ])('%s holds the jobs, and is reported', async (_, options) => {
+    const gates = [concurrency({ name: 'memory', ...options } as Parameters<typeof concurrency>[0])];
+    const made = policy({ gates, order: fifo() });
+    const jobs = [1, 2, 3].map((seq) => aJob({ seq, key: `k${seq}` }));
+    const plan = made.plan(aSnapshot({ lanes: lanesOf(jobs) }), made.initial);
+    expect(plan.dispatch).toEqual([]);
+    expect(plan.faults?.map(({ part }) => part)).toEqual(['memory']);
+    // a rejection that nothing handles fails this test
+    await new Promise((resolve) => {
+      setImmediate(resolve);
+    });
+  });
 });

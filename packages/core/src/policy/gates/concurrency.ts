@@ -1,3 +1,4 @@
+import { answerOf } from '../answer.ts';
 import type { Shape } from '../../options/options.ts';
 import { aFlag, aFunction, optional } from '../../options/options.ts';
 import { aName, checkPart } from '../check-part.ts';
@@ -71,7 +72,9 @@ export function concurrency(options: ConcurrencyOptions): Gate {
     tellsTime: typeof limit !== 'function',
     open: (snapshot) => {
       const limitOf =
-        typeof limit === 'function' ? once((value) => limit(value, snapshot)) : (): Limit => limit;
+        typeof limit === 'function'
+          ? once((value) => answerOf('limit', limit(value, snapshot)))
+          : (): Limit => limit;
       const label = (_job: JobFacts, value: string): string =>
         sayGroup(name, by === undefined ? undefined : value);
       return openTallies(

@@ -1,3 +1,4 @@
+import { answerOf } from '../answer.ts';
 import type { Json } from '../../job/job.ts';
 import type { Shape } from '../../options/options.ts';
 import { aFlag, aFunction, oneOf, optional } from '../../options/options.ts';
@@ -66,7 +67,7 @@ export function gate<Value extends Json = Json>(options: CustomGateOptions<Value
     open: (snapshot) => {
       const fetched = (own(snapshot.prepared, name) ?? null) as Fetched<Value> | null;
       const ask = (job: JobFacts): true | string => {
-        const answer: unknown = admits(job, snapshot, fetched);
+        const answer: unknown = answerOf('admits', admits(job, snapshot, fetched));
         if (answer === true || typeof answer === 'string') return answer;
         throw new Error(`admits must return true, or why job ${job.id} has to wait`);
       };

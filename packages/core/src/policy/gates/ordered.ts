@@ -1,3 +1,4 @@
+import { answerOf } from '../answer.ts';
 import { unreachable } from '../../errors.ts';
 import type { Shape } from '../../options/options.ts';
 import { aFunction, optional } from '../../options/options.ts';
@@ -77,7 +78,7 @@ function openOrdered(snapshot: Snapshot, when: (job: JobFacts) => boolean): Open
 
   return {
     admits: (job, lane, member) => {
-      if (!when(job)) return 'admit';
+      if (!answerOf('when', when(job))) return 'admit';
       if (member) return 'hold';
       const obstacle = find(job, lane);
       if (obstacle === undefined) return 'admit';

@@ -1,3 +1,4 @@
+import { answerOf } from '../answer.ts';
 import type { Shape } from '../../options/options.ts';
 import { aFlag, aFunction, optional } from '../../options/options.ts';
 import { aName, checkPart } from '../check-part.ts';
@@ -63,7 +64,7 @@ export function rate(options: RateOptions): Gate {
   });
   const { name, by, perSecond, burst, cost, lane = false } = options;
   const open = (limit: LimitBy, snapshot: Snapshot): ((value: string) => Limit | null) =>
-    typeof limit === 'function' ? once((value) => limit(value, snapshot)) : () => limit;
+    typeof limit === 'function' ? once((value) => answerOf('a limit', limit(value, snapshot))) : () => limit;
   const gate = bucketGate(name, (snapshot) => ({
     groupOf: (job) => (by === undefined ? '' : groupOf(by, job)),
     costsOf: cost === undefined ? null : (job) => costsOf(cost, job),

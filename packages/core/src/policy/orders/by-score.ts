@@ -1,3 +1,4 @@
+import { answerOf } from '../answer.ts';
 import type { Shape } from '../../options/options.ts';
 import { aFunction, optional } from '../../options/options.ts';
 import { aName, checkPart } from '../check-part.ts';
@@ -33,7 +34,7 @@ export function byScore(scoring: Scoring): Order {
   const { name, score, outranks } = scoring;
   const order = ranked({
     name,
-    rank: (job, snapshot) => -score(job, snapshot),
+    rank: (job, snapshot) => -answerOf('score', score(job, snapshot)),
     ...(outranks === undefined ? {} : { outranks }),
   });
   return madeWith(scoring, order);

@@ -1,3 +1,4 @@
+import { answerOf } from '../answer.ts';
 import type { Shape } from '../../options/options.ts';
 import { aFunction, aNumber, optional, orNull } from '../../options/options.ts';
 import { checkPart } from '../check-part.ts';
@@ -90,7 +91,10 @@ function openDeadlines(
   const { ofTask } = estimates(runtimes);
   const due = state.forecast === null || snapshot.nowMs >= state.forecast.atMs + forecastEveryMs;
   const forecast = due
-    ? forecastMisses(snapshot, { deadline, costOf: cost ?? (({ task }): number => ofTask(task) ?? 0) })
+    ? forecastMisses(snapshot, {
+        deadline: (job) => answerOf('deadline', deadline(job)),
+        costOf: (job) => (cost === undefined ? (ofTask(job.task) ?? 0) : answerOf('cost', cost(job))),
+      })
     : state.forecast;
   return {
     ...openRanked(ranking, snapshot, heads),

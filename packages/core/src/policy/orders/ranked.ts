@@ -1,3 +1,4 @@
+import { answerOf } from '../answer.ts';
 import type { Shape } from '../../options/options.ts';
 import { aFlag, aFunction, optional } from '../../options/options.ts';
 import { aName, checkPart } from '../check-part.ts';
@@ -62,7 +63,7 @@ function before(a: RankedLane, b: RankedLane): boolean {
 /** Checks each rank. @throws {Error} for a rank that is no number, which would leave the order to chance */
 function checked({ name, rank }: Ranking, snapshot: Snapshot): (job: Candidate, taken: number) => number {
   return (job, taken) => {
-    const value = rank(job, snapshot, taken);
+    const value = answerOf('rank', rank(job, snapshot, taken));
     if (typeof value === 'number' && !Number.isNaN(value)) return value;
     throw new Error(`order ${name} has no number for job ${job.id}`);
   };

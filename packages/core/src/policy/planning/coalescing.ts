@@ -1,3 +1,4 @@
+import { answerOf } from '../answer.ts';
 import type { Coalesce } from '../parts.ts';
 import type { Hold } from '../policy.ts';
 import { takesBundles } from './slots.ts';
@@ -15,7 +16,7 @@ export function coalescingHold(
   const { nowMs } = snapshot;
   if (job.alone === true || !takesBundles(own(snapshot.pools, poolOf(snapshot, job.queue)), job))
     return undefined;
-  const rule = rules.find(({ when }) => when(job));
+  const rule = rules.find(({ when }) => answerOf('when', when(job)));
   if (rule === undefined) return undefined;
   const others = lane.jobs.filter(
     ({ id, task, version, alone }) =>

@@ -1,3 +1,4 @@
+import { answerOf } from '../answer.ts';
 import type { Json } from '../../job/job.ts';
 import type { Coalesce, Parts } from '../parts.ts';
 import { createHeads } from './lane-heads.ts';
@@ -256,7 +257,7 @@ function gather(
   { job, pool }: { readonly job: Candidate; readonly pool: string },
 ): readonly Candidate[] | 'coalescing' | undefined {
   if (job.alone === true) return undefined;
-  const rule = making.parts.coalesce.find(({ when }) => when(job));
+  const rule = making.parts.coalesce.find(({ when }) => answerOf('when', when(job)));
   if (rule === undefined || !takesBundles(own(making.snapshot.pools, pool), job)) return undefined;
   // the first job of a kind decides for all jobs of that kind in the lane
   const kind = `${job.version} ${job.task}`;

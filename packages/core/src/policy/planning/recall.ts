@@ -1,3 +1,4 @@
+import { answerOf } from '../answer.ts';
 import type { Order } from '../order.ts';
 import type { Candidate, Snapshot } from '../snapshot.ts';
 
@@ -19,7 +20,7 @@ export function findOutranked(
         item.stuck !== true &&
         item.pool === pool &&
         item.bundle === null &&
-        outranks(job, item, nowMs),
+        answerOf('outranks', outranks(job, item, nowMs)),
     )
     .map(({ id }) => id);
 }

@@ -1,3 +1,4 @@
+import { answerOf } from '../../answer.ts';
 import { unreachable } from '../../../errors.ts';
 import type { Shape } from '../../../options/options.ts';
 import { aFlag, aFunction, aNumber, optional } from '../../../options/options.ts';
@@ -80,10 +81,14 @@ export function circuitBreaker(options: CircuitBreakerOptions): Gate {
     soft: true,
     tellsTime: true,
     groups: {
-      of: (job) => (options.when?.(job) === false ? null : groupOf(options.by, job)),
+      of: (job) => (isFor(options, job) ? groupOf(options.by, job) : null),
       lane: options.lane === true,
     },
   } satisfies Gate);
+}
+
+function isFor({ when }: CircuitBreakerOptions, job: JobFacts): boolean {
+  return answerOf('when', when?.(job)) !== false;
 }
 
 function openBreaker(snapshot: Snapshot, state: Circuits, options: CircuitBreakerOptions): OpenGate {
@@ -106,7 +111,7 @@ function openBreaker(snapshot: Snapshot, state: Circuits, options: CircuitBreake
   let nextMs: number | null = null;
 
   const find = (job: Candidate): Circuit | undefined => {
-    if (options.when?.(job) === false) return undefined;
+    if (!isFor(options, job)) return undefined;
     const value = groupOf(options.by, job);
     return value === null ? undefined : (sent.get(value) ?? own(circuits, value));
   };
@@ -139,10 +144,10 @@ function openBreaker(snapshot: Snapshot, state: Circuits, options: CircuitBreake
  * Returns a function from a job in flight, or one that has ended, to its value. A job for which `by` or
  * `when` throws is not counted.
  */
-function valuesBy({ by, when }: CircuitBreakerOptions): (job: JobFacts) => string | null {
+function valuesBy(options: CircuitBreakerOptions): (job: JobFacts) => string | null {
   return (job) => {
     try {
-      return when?.(job) === false ? null : groupOf(by, job);
+      return isFor(options, job) ? groupOf(options.by, job) : null;
     } catch {
       return null;
     }

@@ -1,3 +1,4 @@
+import { answerOf } from '../../answer.ts';
 import type { Gate, OpenGate, Verdict } from '../../gate.ts';
 import type { Preparation } from '../../policy.ts';
 import { neverMs } from '../../policy.ts';
@@ -57,7 +58,7 @@ export function sharedGate({
 export function valueOf(when: SharedRules['when'], job: JobFacts): string | null {
   if (when === undefined) return '';
   try {
-    return when(job) ? '' : null;
+    return answerOf('when', when(job)) ? '' : null;
   } catch (error) {
     throw new Error(`when failed for job ${job.id}: ${sayError(error)}`, { cause: error });
   }

@@ -1,3 +1,4 @@
+import { answerOf } from '../../answer.ts';
 import type { Rule } from '../../../options/options.ts';
 import { aFunction, aRecordOf, either } from '../../../options/options.ts';
 import type { JobGroups } from '../../gate.ts';
@@ -56,6 +57,11 @@ function storable(text: string): string {
  */
 export function costsOf(cost: (job: JobFacts) => Cost, job: JobFacts): Costs {
   const value = call('cost', job, cost);
+  if (typeof value !== 'number' && !isRecord(value)) {
+    throw new Error(
+      `cost gave ${typeof value === 'object' ? 'an object of a class' : typeof value} for job ${job.id}, where a number or several by name are expected`,
+    );
+  }
   const costs: Costs = typeof value === 'number' ? [['', value]] : Object.entries(value);
   for (const [name, amount] of costs) {
     if (!isAmount(amount) || amount === Infinity) {
@@ -142,10 +148,17 @@ export function nameProblems(limits: Readonly<Record<string, unknown>>, cost: un
 
 function call<Value>(what: string, job: JobFacts, of: (job: JobFacts) => Value): Value {
   try {
-    return of(job);
+    return answerOf(what, of(job));
   } catch (error) {
     throw new Error(`${what} failed for job ${job.id}: ${sayError(error)}`, { cause: error });
   }
+}
+
+/** Reports whether a value is a plain object. A Map or a class has names that Object.entries does not show. */
+function isRecord(value: unknown): boolean {
+  if (typeof value !== 'object' || value === null) return false;
+  const prototype: unknown = Object.getPrototypeOf(value);
+  return prototype === null || Object.getPrototypeOf(prototype) === null;
 }
 
 function sayCost(name: string, amount: unknown): string {

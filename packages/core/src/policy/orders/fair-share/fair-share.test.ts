@@ -20,6 +20,11 @@ function keysServed(
     .join('');
 }
 
+/** Returns a promise, as an async function does. */
+function later(value: number): number {
+  return Promise.resolve(value) as unknown as number;
+}
+
 function stateOf(state: unknown): FairShareState {
   return state as FairShareState;
 }
@@ -220,6 +225,9 @@ describe('mistakes', () => {
     ['large weight', { levels: [{ by: 'key', weight: () => 1e7 }] }, /the weight of share a is 10000000/],
     ['min', { levels: [{ by: 'key', min: () => Number.NaN }] }, /the min of share a is NaN/],
     ['cost', { charge: { cost: () => 0 } }, /the cost of job job1 is 0/],
+    ['promised weight', { levels: [{ by: 'key', weight: () => later(1) }] }, /weight gave a promise/],
+    ['weight in text', { levels: [{ by: 'key', weight: () => '2' as never }] }, /the weight of share a is 2/],
+    ['promised cost', { charge: { cost: () => later(1) } }, /cost gave a promise/],
     ['small cost', { charge: { cost: () => 1e-10 } }, /the cost of job job1 is 1e-10/],
   ] as const)('a %s that is none is reported, and the plan goes by turns', (_, options, message) => {
     const made = policy({ order: fairShare(options) });

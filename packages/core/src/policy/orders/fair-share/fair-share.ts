@@ -1,3 +1,4 @@
+import { answerOf } from '../../answer.ts';
 import type { Shape } from '../../../options/options.ts';
 import {
   aFunction,
@@ -286,8 +287,9 @@ function costOf({ settings: { charge, runtimeOf }, known }: FairShareRun, job: J
   return Math.max(1, Math.ceil(known.of(job, runtimeOf(job))));
 }
 
-function checkCost(cost: number, { id }: JobFacts): number {
-  if (cost >= 1e-9 && cost <= 1e15) return cost;
+function checkCost(given: number, { id }: JobFacts): number {
+  const cost = answerOf('cost', given);
+  if (typeof cost === 'number' && cost >= 1e-9 && cost <= 1e15) return cost;
   throw new Error(`the cost of job ${id} is ${String(cost)}, where a number from 10^-9 to 10^15 is expected`);
 }
 

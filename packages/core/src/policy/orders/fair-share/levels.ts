@@ -1,3 +1,4 @@
+import { answerOf } from '../../answer.ts';
 import { unreachable } from '../../../errors.ts';
 import type { Gate } from '../../gate.ts';
 import type { GroupBy } from '../../gates/state/group.ts';
@@ -55,8 +56,8 @@ export function openLevel(level: ShareLevel, snapshot: Snapshot): OpenLevel {
     of:
       by === 'queue' ? (job) => job.queue : by === 'key' ? (job) => job.key : (job) => shareName(level, job),
     weight: (value) => {
-      const given = weightOf(value, snapshot);
-      if (given >= shareWeights.min && given <= shareWeights.max) return given;
+      const given = answerOf('weight', weightOf(value, snapshot));
+      if (typeof given === 'number' && given >= shareWeights.min && given <= shareWeights.max) return given;
       throw new Error(
         `the weight of share ${value} is ${String(given)}, where a number from 0.000001 to 1,000,000 is expected`,
       );
@@ -65,8 +66,8 @@ export function openLevel(level: ShareLevel, snapshot: Snapshot): OpenLevel {
       min === undefined
         ? undefined
         : (value) => {
-            const given = min(value, snapshot);
-            if (given >= 0) return given;
+            const given = answerOf('min', min(value, snapshot));
+            if (typeof given === 'number' && given >= 0) return given;
             throw new Error(`the min of share ${value} is ${String(given)}, where 0 or more is expected`);
           },
   };
@@ -98,7 +99,7 @@ export function burstGates(order: string, levels: readonly ShareLevel[]): readon
               return text;
             },
             costsOf: () => oneJob,
-            limitOf: (text) => max(lastNames.get(text) ?? '', snapshot),
+            limitOf: (text) => answerOf('max', max(lastNames.get(text) ?? '', snapshot)),
             label: (_job, text) => `${sayGroup(name, lastNames.get(text))} at its burst maximum`,
             held: laneWide ? 'hold_lane' : 'hold',
           });
