@@ -180,6 +180,30 @@ describe('a rate that is changed while running', () => {
   });
 });
 
+describe('buckets of the keys of queues in which nothing goes', () => {
+  const keyRate = { perSecond: 1, burst: 1 };
+  const limited = { ...defaultQueue, keyRate };
+  const waiting = (queue: string): Snapshot['lanes'] => lanesOf(jobs.filter((job) => job.queue === queue));
+  /** Plans jobs of one queue, and writes them. Returns the queues whose buckets are stored then. */
+  const go = (queue: string, ms: number, state: PolicyState, queues: Snapshot['queues']) => {
+    const atMs = nowMs + ms;
+    const plan = made.plan(aSnapshot({ nowMs: atMs, lanes: waiting(queue), queues }), state);
+    const ids = new Set(plan.dispatch.map(({ id }) => id));
+    expect(ids.size).toBe(2);
+    const after = made.written?.(plan.state, { atMs, ids }) ?? plan.state;
+    return { after, queues: Object.keys(after['key_rate'] as object) };
+  };
+
+  test.each([
+    ['that have a rate', { mail: limited, free: limited }],
+    ['that have none any more', { mail: defaultQueue, free: limited }],
+  ])('%s are kept until they are full, and then no longer', (_, queues) => {
+    const { after } = go('mail', 0, made.initial, { mail: limited, free: limited });
+    expect(go('free', 500, after, queues).queues.toSorted()).toEqual(['free', 'mail']);
+    expect(go('free', 20_000, after, queues).queues).toEqual(['free']);
+  });
+});
+
 describe('a new leader', () => {
   const keyRate = { perSecond: 1, burst: 1 };
 

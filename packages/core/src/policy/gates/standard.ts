@@ -3,7 +3,7 @@ import type { Gate, JobGroups, OpenGate } from '../gate.ts';
 import type { JobFacts, QueueSeen, Snapshot } from '../snapshot.ts';
 import { ownPart } from '../own-parts.ts';
 import { laneName, own } from '../snapshot.ts';
-import { bucketGate, openBuckets, restoreBuckets, writeBuckets } from './state/bucket-gate.ts';
+import { bucketGate, openBuckets, restoreBuckets, withoutFull, writeBuckets } from './state/bucket-gate.ts';
 import type { Buckets } from './state/buckets.ts';
 import { openTallies } from './state/tallies.ts';
 import { rememberUse } from './state/use.ts';
@@ -149,7 +149,7 @@ function keyRate(): Gate {
         gates.set(queue, made);
         return made;
       });
-      return { ...gate, state: () => statesOf(before, gates) };
+      return { ...gate, state: () => statesOf(before, gates, snapshot.nowMs) };
     },
   };
 }
@@ -174,8 +174,11 @@ function eachQueue<Limit>(
   };
 }
 
-/** Returns the saved state of all queues after a plan. The same object is returned if nothing changed. */
-function statesOf(before: KeyBuckets, gates: ReadonlyMap<string, OpenGate>): KeyBuckets {
+/**
+ * Returns the saved state of all queues after a plan. The same object is returned if nothing changed. Otherwise all
+ * queues are saved again, so also those whose keys do nothing now, or that have no rate any more, forget full buckets.
+ */
+function statesOf(before: KeyBuckets, gates: ReadonlyMap<string, OpenGate>, nowMs: number): KeyBuckets {
   const after = new Map(Object.entries(before));
   let changed = false;
   for (const [queue, gate] of gates) {
@@ -184,7 +187,11 @@ function statesOf(before: KeyBuckets, gates: ReadonlyMap<string, OpenGate>): Key
     after.set(queue, state);
     changed = true;
   }
-  return changed ? Object.fromEntries(after) : before;
+  if (!changed) return before;
+  for (const [queue, buckets] of after) {
+    if (buckets === own(before, queue)) after.set(queue, withoutFull(buckets, nowMs));
+  }
+  return Object.fromEntries([...after].filter(([, buckets]) => Object.keys(buckets).length > 0));
 }
 
 function eachOf<Value>(record: Readonly<Record<string, Value>>, of: (value: Value) => Buckets): KeyBuckets {
