@@ -121,7 +121,13 @@ describe('in a process', () => {
       result: { extended: true, shown: true, kept: true, found: { at: 0 } },
     });
     expect(lines).toContainEqual([
-      expect.objectContaining({ job: id, task: 'misbehave', said: 'from inside' }),
+      expect.objectContaining({
+        job: id,
+        task: 'misbehave',
+        said: 'from inside',
+        err: expect.objectContaining({ name: 'TypeError', message: 'whole' }),
+        rows: 3,
+      }),
       'hello',
     ]);
     const unfit = await enqueue('unfit checkpoint');

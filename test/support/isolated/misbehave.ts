@@ -50,7 +50,7 @@ export const handler: HandlerOf<typeof misbehave> = async ({ how, url }, ctx) =>
       await delay(60_000);
       return null;
     case 'context': {
-      ctx.log.warn({ said: 'from inside' }, 'hello');
+      ctx.log.warn({ said: 'from inside', err: new TypeError('whole'), rows: 3n }, 'hello');
       const extended = await ctx.extend('2h');
       const shown = await ctx.progress({ half: true });
       const kept = await ctx.checkpoint({ at: ctx.job.tries });

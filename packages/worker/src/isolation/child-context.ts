@@ -8,6 +8,7 @@ import { createDurable } from '../durable/steps.ts';
 import { AbortedError } from '../lease/timing.ts';
 import type { SentResult } from '../lease/json.ts';
 import { jsonText, sentResult } from '../lease/json.ts';
+import { logText } from './log-data.ts';
 import type { Methods, Peer } from './peer.ts';
 import { OverError } from './peer.ts';
 import type { ChildInput } from './protocol.ts';
@@ -25,7 +26,7 @@ export function childContext(
   const controller = new AbortController();
   const calls = createCallbacks(peer);
   const log = (level: keyof JobLogger) => (data: object, message?: string) =>
-    peer().tell('log', level, plain(data), message);
+    peer().tell('log', level, logText(data), message);
 
   /** Calls a method that answers false when the lease was lost. No lease is left when the attempt is over. */
   const held = async (name: string, value: unknown): Promise<boolean> => {

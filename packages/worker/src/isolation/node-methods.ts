@@ -2,6 +2,7 @@ import type { JobContext, JobLogger, Settle, TransactionClient } from '@pgqueue/
 import { portOf } from '../flow/node-port.ts';
 import type { SentResult } from '../lease/json.ts';
 import { receivedResult } from '../lease/json.ts';
+import { logData } from './log-data.ts';
 import type { Methods, Peer } from './peer.ts';
 
 /** Methods that a child process may call: members of the attempt's context and of its port, by name. */
@@ -15,8 +16,8 @@ export function nodeMethods(context: JobContext, peer: () => Peer): Methods {
     extend: context.extend,
     progress: context.progress,
     checkpoint: context.checkpoint,
-    log: (level: keyof JobLogger, data: object, message?: string) => {
-      if (Object.hasOwn(levels, level)) context.log[level](data, message);
+    log: (level: keyof JobLogger, text: string, message?: string) => {
+      if (Object.hasOwn(levels, level)) context.log[level](logData(text), message);
     },
     transaction: async (key: number) => {
       await context.transaction(async (client) => {
