@@ -73,7 +73,8 @@ export interface JobContext<Saved = unknown, Needs = unknown> extends DurableCon
   readonly needs: Needed<Needs>;
   /**
    * Aborts with a reason (see {@link AbortReason}): lease lost, cancelled, timed out, shutting down, or
-   * node lost.
+   * node lost. A handler that returns is done, even if it was cancelled: one that stops early throws the reason
+   * (`signal.throwIfAborted()`).
    */
   readonly signal: AbortSignal;
   /**

@@ -20,6 +20,7 @@ const error = new Error('no');
 describe('an ending', () => {
   test.each([
     [returned(1), 'done', 'done', 'done'],
+    [returned(undefined), 'done', 'done', 'done'],
     [returned(giveUp(error)), 'dead', 'cancelled', 'dead'],
     [returned(retryAfter('1m', error)), 'retry', 'cancelled', 'retry'],
     [returned(snooze('1m')), 'snooze', 'cancelled', 'snooze'],
