@@ -92,7 +92,7 @@ export interface JobContext<Saved = unknown, Needs = unknown> extends DurableCon
   /**
    * Saves the data that the next attempt needs to resume: up to 256 KiB of JSON, in place of data saved
    * before. Null deletes them. The data are stored when this resolves, survive retries, crashes and snoozes,
-   * and go when the job ends. Resolves to false when the lease was lost.
+   * and the death of the job, which a redrive goes on from. They go when the job ends otherwise. Resolves to false when the lease was lost.
    */
   readonly checkpoint: (data: Saved | null) => Promise<boolean>;
   /**
