@@ -13,7 +13,7 @@ const mark = 'pgqueue.error';
 export function logText(data: unknown): string {
   for (const levels of [Infinity, cyclicLevels]) {
     try {
-      return (JSON.stringify(data, writer(levels)) as string | undefined) ?? '{}';
+      return JSON.stringify(data, writer(levels)) ?? '{}';
     } catch {
       // it has a cycle, or a member whose reading throws
     }
