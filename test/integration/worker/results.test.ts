@@ -9,14 +9,14 @@ import { useDatabase } from '../../support/database.ts';
 const own = useDatabase();
 const payload = z.object({ n: z.int() });
 const result = z.object({ twice: z.int() });
-/** What could be stored in place of a result would fit this one. */
+/** Accepts the note that a worker stores in place of a result. */
 const any = z.object({ twice: z.int().optional() });
 const retry = { maxTries: 1 };
 const double = defineTask({ name: 'double', payload, result, retry });
 const written = defineTask({ name: 'written', payload, result, retry });
 const bundled = defineTask({ name: 'bundled', payload, result, retry });
 const apart = defineTask({ name: 'apart', payload, result: any, retry });
-/** Its result is JSON no more, by negative numbers that the ways of `unheld` name. */
+/** Returns, by negative numbers, results that do not fit, and those of `unheld`, which JSON cannot hold. */
 const child = `
   import { fanOut } from '${import.meta.resolve('@pgqueue/core')}';
   export const handler = async ({ n }, ctx) => {

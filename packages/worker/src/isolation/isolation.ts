@@ -13,7 +13,7 @@ import { createPeer } from './peer.ts';
 import type { ChildPool } from './pool.ts';
 import { openPool } from './pool.ts';
 import { nodeMethods } from './node-methods.ts';
-import type { ChildEnding, ChildInput, SentError } from './protocol.ts';
+import type { ChildEnding, ChildInput, CrossingError } from './protocol.ts';
 import { decode, received } from './protocol.ts';
 
 /** Runs isolated handlers of one node. */
@@ -45,7 +45,7 @@ export function createIsolation(
   floatingRejections: ChildInput['floatingRejections'] = 'fail',
 ): Isolation {
   const conceals = codec?.errors === true;
-  const late = (job: string, task: string, error: SentError): void =>
+  const late = (job: string, task: string, error: CrossingError): void =>
     observe({ type: 'job.floating', job, task, error: received(error), counted: false });
   const pools = new Map<IsolatedHandler, Isolated>();
   let closed = false;
@@ -86,7 +86,7 @@ interface AttemptInput {
   readonly context: JobContext;
   readonly rejections: Rejections;
   /** Called for a rejection of a job whose attempt in this process is over. */
-  readonly late: (job: string, task: string, error: SentError) => void;
+  readonly late: (job: string, task: string, error: CrossingError) => void;
 }
 
 /** Runs one attempt. An abort takes two steps: first the handler's signal, then its process. */
@@ -103,7 +103,7 @@ async function runIn(pool: ChildPool, { input, context, rejections, late }: Atte
     ended: (given: ChildEnding) => {
       ending = given;
     },
-    rejected: (n: number, error: SentError) => rejections.rejected(n, received(error)),
+    rejected: (n: number, error: CrossingError) => rejections.rejected(n, received(error)),
     handled: (n: number) => rejections.handled(n),
     late,
   }));

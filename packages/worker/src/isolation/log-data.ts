@@ -1,4 +1,4 @@
-import type { SentError } from './protocol.ts';
+import type { CrossingError } from './protocol.ts';
 import { received, sentError } from './protocol.ts';
 
 /** Levels that are kept of data with a cycle: as many as pino keeps. */
@@ -25,7 +25,7 @@ export function logText(data: unknown): string {
 export function logData(text: string): object {
   return JSON.parse(text, (_name, value: unknown) => {
     if (typeof value !== 'object' || value === null || !Object.hasOwn(value, mark)) return value;
-    const { [mark]: sent, own } = value as { readonly [mark]: SentError; readonly own: object };
+    const { [mark]: sent, own } = value as { readonly [mark]: CrossingError; readonly own: object };
     const error = received(sent);
     for (const [name, member] of Object.entries(own) as readonly [string, unknown][])
       Object.defineProperty(error, name, {

@@ -1,4 +1,4 @@
-import type { SentError } from './protocol.ts';
+import type { CrossingError } from './protocol.ts';
 import { received, sentError } from './protocol.ts';
 
 /** Messages between a node and the process of one attempt, both ways. */
@@ -14,7 +14,7 @@ interface Call {
 
 type Answer =
   | { readonly kind: 'answer'; readonly value: unknown }
-  | { readonly kind: 'failed'; readonly error: SentError };
+  | { readonly kind: 'failed'; readonly error: CrossingError };
 
 export type Methods = Readonly<Record<string, (...args: never[]) => unknown>>;
 

@@ -26,23 +26,23 @@ export interface ChildInput {
 /** Ending of a handler in the form that crosses the border. */
 export type ChildEnding =
   | { readonly kind: 'returned'; readonly result: SentResult }
-  | { readonly kind: 'threw'; readonly error: SentError }
+  | { readonly kind: 'threw'; readonly error: CrossingError }
   /** Done, with jobs that are added: checked, since functions can't cross. */
   | { readonly kind: 'fan_out'; readonly rows: readonly JobRow[]; readonly result: SentResult }
   | {
       readonly kind: 'outcome';
       readonly outcome: 'retry' | 'give_up' | 'snooze' | 'cancelled';
       readonly delayMs: number | null;
-      readonly error: SentError | null;
+      readonly error: CrossingError | null;
     };
 
 /** An error as it crosses the border. */
-export interface SentError extends ErrorData {
+export interface CrossingError extends ErrorData {
   /** Those of a {@link ResultError}, which its message leaves out. */
   readonly problems?: readonly string[];
 }
 
-export function sentError(error: unknown): SentError {
+export function sentError(error: unknown): CrossingError {
   const data = errorData(error);
   // by its name first: a revoked proxy can't be looked at
   const isResult = data.name === 'ResultError' && error instanceof ResultError;
@@ -50,7 +50,7 @@ export function sentError(error: unknown): SentError {
 }
 
 /** Restores an error that has crossed the border. */
-export function received({ name, message, code, stack, errors, cause, problems }: SentError): Error {
+export function received({ name, message, code, stack, errors, cause, problems }: CrossingError): Error {
   if (name === 'AbortedError' && code !== undefined) return new AbortedError(code as AbortReason);
   const plain = problems === undefined ? new Error(message) : new ResultError(problems, message);
   const error = name === 'Suspended' ? new Suspended('') : plain;
