@@ -1050,12 +1050,16 @@ as $$
   select d.id from dead_letter d where d.id = any (p_ids)
 $$;
 
--- Refuses modes of unique keys that enqueue_unique does not know, and a max_wait_ms that it can't keep.
+-- Refuses what enqueue_unique can't do: unknown modes of unique keys, a max_wait_ms that goes with no other mode, and
+-- to tell by an old snapshot whether a job has ended, which would run it twice.
 create function assert_modes(p_jobs jsonb) returns void
   language plpgsql stable
   set search_path from current
 as $$
 begin
+  if exists (select from jsonb_to_recordset(p_jobs) as x (again boolean) where x.again) then
+    perform assert_read_committed('an enqueue with an id of its own');
+  end if;
   if exists (
       select from jsonb_to_recordset(p_jobs) as x (mode text) where x.mode not in ('keep', 'replace', 'debounce', 'supersede')) then
     raise exception 'mode is keep, replace, debounce or supersede' using errcode = '22023';
@@ -1131,7 +1135,7 @@ $$;
 --
 -- again: an id that has ended counts as repeated, as far back as history reaches. The function looks for it
 -- before it changes anything, and once more after the insert, which waits for a settlement of the same id
--- under way and would come after it.
+-- under way and would come after it. Only READ COMMITTED shows both.
 --
 -- Safe because: the QUEUE row is locked before anything is decided, and the scheduler skips locked rows. A
 -- ready work item is deleted by recall (the job is pending again), so no claim can read the old payload. A
@@ -1824,6 +1828,7 @@ begin
     return false;
   end if;
   if p_again then
+    perform assert_read_committed('an enqueue with an id of its own');
     -- waits for settlements under way, or the insert would wait for them, and enqueue what they end
     perform from queue q where q.id = any (array(select (x.job ->> 'id')::uuid from jsonb_array_elements(p_jobs) as x (job)))
     order by q.id for key share;

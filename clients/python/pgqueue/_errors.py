@@ -89,6 +89,12 @@ def explained(error: BaseException) -> PgQueueError | None:
             "invalid_job",
             "a payload takes more than 393216 bytes as PostgreSQL writes it; store it elsewhere and enqueue a reference",
         )
+    strict = re.search(
+        "an enqueue [^:]+ needs a transaction that is read committed, and this one is [a-z]+(?: read)?", str(error)
+    )
+    if strict is not None:
+        advice = 'begin it with "begin isolation level read committed", or enqueue outside of it'
+        return PgQueueError("configuration", f"{strict[0]}: {advice}")
     crowded = re.search("queue_key_pending: (.+)", str(error))
     if crowded is None:
         return None

@@ -251,6 +251,16 @@ class Alone(DatabaseTest):
             self.producer.enqueue("later", [1e300] * 2_000)
         self.assertEqual(caught.exception.code, "invalid_job")
 
+    def test_an_id_of_its_own_in_a_transaction_whose_snapshot_may_be_old(self) -> None:
+        id = "0b0e4f2a-8f62-7cc3-9d3c-3c1f0a4a7d14"
+        with psycopg.connect(PRODUCER) as connection:
+            connection.isolation_level = psycopg.IsolationLevel.SERIALIZABLE
+            self.producer.enqueue("later", conn=connection)
+            with self.assertRaisesRegex(PgQueueError, "and this one is serializable: begin it with") as caught:
+                self.producer.enqueue("later", id=id, conn=connection)
+            self.assertEqual(caught.exception.code, "configuration")
+            connection.rollback()
+
     def test_a_closed_producer(self) -> None:
         self.producer.close()
         with self.assertRaisesRegex(PgQueueError, "closed"):

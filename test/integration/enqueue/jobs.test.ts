@@ -121,6 +121,29 @@ describe('one job', () => {
     ]);
   });
 
+  test.each(['repeatable read', 'serializable'])(
+    'with an id of its own it is refused in a transaction that is %s, whose snapshot may hide its end',
+    async (level) => {
+      const id = '0b0e4f2a-8f62-7cc3-9d3c-3c1f0a4a7d13';
+      const client = await database.pool.connect();
+      try {
+        await client.query(`begin isolation level ${level}`);
+        await client.query('select count(*) from pgqueue.queue');
+        await producer.enqueue(count, { n: 1 }, { id });
+        await sql('select pgqueue.cancel(array[$1::uuid])', [id]);
+        await producer.with(client).enqueue(count, { n: 2 });
+        await expect(producer.with(client).enqueue(count, { n: 1 }, { id })).rejects.toMatchObject({
+          code: 'configuration',
+          message: `an enqueue with an id of its own needs a transaction that is read committed, and this one is ${level}: begin it with "begin isolation level read committed", or enqueue outside of it`,
+        });
+      } finally {
+        await client.query('rollback');
+        client.release();
+      }
+      expect(await waiting()).toBe(0);
+    },
+  );
+
   test('a payload that grows beyond the limit in PostgreSQL is the caller’s error', async () => {
     const payload = Array.from({ length: 2_000 }, () => 1e300);
     await expect(producer.enqueueByName('numbers', payload)).rejects.toMatchObject({ code: 'invalid_job' });

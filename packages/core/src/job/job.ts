@@ -67,7 +67,10 @@ export interface Unique {
  * named here.
  */
 export interface JobOptions {
-  /** UUID made by the caller: enqueuing the same id again changes nothing. Default: a new UUID v7. */
+  /**
+   * UUID made by the caller: enqueuing the same id again changes nothing. A transaction that this is done in must be READ
+   * COMMITTED. Default: a new UUID v7.
+   */
   readonly id?: string;
   /** Name of the queue, 1 to 100 characters. Default `default`. */
   readonly queue?: string;

@@ -166,6 +166,7 @@ begin
     return false;
   end if;
   if p_again then
+    perform assert_read_committed('an enqueue with an id of its own');
     -- waits for settlements under way, or the insert would wait for them, and enqueue what they end
     perform from queue q where q.id = any (array(select (x.job ->> 'id')::uuid from jsonb_array_elements(p_jobs) as x (job)))
     order by q.id for key share;

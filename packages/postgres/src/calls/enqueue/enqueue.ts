@@ -124,8 +124,8 @@ interface EnqueueRow {
 }
 
 /**
- * Turns errors of the table's checks, and of `at_home`, into errors for the caller.
- * @throws {PgQueueError} `invalid_job`, `too_many_pending`, `moved`
+ * Turns errors of the table's checks, of `at_home`, and of a transaction's isolation level into errors for the caller.
+ * @throws {PgQueueError} `invalid_job`, `too_many_pending`, `moved`, `configuration`
  */
 export async function explaining<Result>(enqueue: () => Promise<Result>): Promise<Result> {
   try {
@@ -147,10 +147,22 @@ export async function explaining<Result>(enqueue: () => Promise<Result>): Promis
         { cause: error },
       );
     }
+    const strict = error instanceof Error ? tooStrict.exec(error.message)?.[0] : undefined;
+    if (strict !== undefined) {
+      throw new PgQueueError(
+        'configuration',
+        `${strict}: begin it with "begin isolation level read committed", or enqueue outside of it`,
+        { cause: error },
+      );
+    }
     if (sqlState(error) === movedState) throw movedError(error);
     throw error;
   }
 }
+
+/** Refusal of an enqueue that an old snapshot would mislead, by `assert_read_committed`. */
+const tooStrict =
+  /an enqueue [^:]+ needs a transaction that is read committed, and this one is [a-z]+(?: read)?/;
 
 /** Error of an enqueue through a router that came to the wrong installation. */
 function movedError(error: unknown): PgQueueError {
