@@ -1347,7 +1347,6 @@ declare
   v_ended jsonb;
 begin
   perform assert_leader(p_leader, p_epoch);
-  perform assert_read_committed('the leader');
   select max(t.n) + 1, count(*), array_agg(distinct t.flow) into v_next, v_taken, v_asked
   from (select t.n, t.flow from flow_tally t where t.n >= (p_read ->> 'from')::bigint order by t.n limit v_max) t;
   for v_late in select f.id from flow f where f.ended is null and f.stopping is null and f.deadline <= v_now order by f.deadline limit 100 loop
@@ -3491,6 +3490,7 @@ declare
   v_others integer;
   v_others_rate float8;
 begin
+  perform assert_read_committed('a lease of a shared limit');
   perform commit_durably();
   insert into shared_limit as l (name, size, per_second, place) values (p_name, p_size, p_per_second, v_place) on conflict (name) do nothing;
   select * into v_limit from shared_limit l where l.name = p_name for update;
@@ -5361,6 +5361,7 @@ create function assert_leader(p_leader text, p_epoch bigint) returns void
   set search_path from current
 as $$
 begin
+  perform assert_read_committed('the leader');
   perform from scheduler_lease l
   where l.leader = p_leader and l.epoch = p_epoch and l.expires > clock_timestamp() for share;
   if not found then
@@ -6719,6 +6720,7 @@ as $$
 declare
   v_count integer;
 begin
+  perform assert_read_committed('the return of a claim');
   perform from node n where n.id = p_node and n.incarnation = p_incarnation for update;
   if not found then
     return 0;
@@ -6755,6 +6757,7 @@ declare
   v_other node;
   v_refused boolean;
 begin
+  perform assert_read_committed('a registration of a node');
   perform assert_tasks(p_tasks);
   select * into v_other from node n where n.id = p_node;
   v_refused := is_other_alive(v_other, p_incarnation, p_seen);
@@ -6854,6 +6857,7 @@ create function leave_node(p_node text, p_incarnation uuid) returns boolean
   set search_path from current
 as $$
 begin
+  perform assert_read_committed('the end of a node');
   perform from node n where n.id = p_node and n.incarnation = p_incarnation and n.state in ('alive', 'draining') for update;
   if not found then
     return false;
@@ -6878,6 +6882,7 @@ create function end_node(p_node text, p_why text)
 as $$
 #variable_conflict use_column
 begin
+  perform assert_read_committed('the end of a node');
   perform from node n where n.id = p_node for update;
   update node set state = 'lost', incarnation = gen_random_uuid(), running = 0 where id = p_node;
   perform spread_held(p_node, true);

@@ -134,8 +134,19 @@ describe('stricter isolation than READ COMMITTED', () => {
     '%s is refused where an old snapshot would hide a work item',
     async (level) => {
       const id = await ground.insert({ unique_key: 'u' });
+      const { incarnation } = await ground.node('n');
+      const { leader, epoch } = ground.leader();
       for (const [what, call] of [
         ['an enqueue that replaces, debounces or supersedes', unique({})],
+        ['an enqueue with an id of its own', unique({ id: fresh, key: null, mode: 'keep', again: true })],
+        [
+          'a registration of a node',
+          `select * from pgqueue.register_node('m', '{"a": {"min": 1, "max": 1}}')`,
+        ],
+        ['the return of a claim', `select pgqueue.release_claim('n', '${incarnation}', gen_random_uuid())`],
+        ['the end of a node', `select pgqueue.leave_node('n', '${incarnation}')`],
+        ['the end of a node', `select * from pgqueue.reset_node('n')`],
+        ['the leader', `select * from pgqueue.lose_nodes('${leader}', ${epoch})`],
         ['a change of waiting jobs', `select * from pgqueue.cancel(array['${id}']::uuid[])`],
         ['a change of waiting jobs', `select pgqueue.amend(array['${id}']::uuid[], 1)`],
       ] as const) {
@@ -148,6 +159,7 @@ describe('stricter isolation than READ COMMITTED', () => {
       }
       await first.sql(`begin isolation level ${level}`);
       expect(await first.sql(unique({ mode: 'keep' }))).toEqual([{ ordinal: 0, outcome: 'kept' }]);
+      await first.sql(`insert into pgqueue.queue (task) values ('hello')`);
       await first.sql('commit');
     },
   );

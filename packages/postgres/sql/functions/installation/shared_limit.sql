@@ -43,6 +43,7 @@ declare
   v_others integer;
   v_others_rate float8;
 begin
+  perform assert_read_committed('a lease of a shared limit');
   perform commit_durably();
   insert into shared_limit as l (name, size, per_second, place) values (p_name, p_size, p_per_second, v_place) on conflict (name) do nothing;
   select * into v_limit from shared_limit l where l.name = p_name for update;

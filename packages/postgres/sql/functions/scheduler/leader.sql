@@ -188,6 +188,7 @@ create function assert_leader(p_leader text, p_epoch bigint) returns void
   set search_path from current
 as $$
 begin
+  perform assert_read_committed('the leader');
   perform from scheduler_lease l
   where l.leader = p_leader and l.epoch = p_epoch and l.expires > clock_timestamp() for share;
   if not found then

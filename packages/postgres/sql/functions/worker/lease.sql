@@ -152,6 +152,7 @@ as $$
 declare
   v_count integer;
 begin
+  perform assert_read_committed('the return of a claim');
   perform from node n where n.id = p_node and n.incarnation = p_incarnation for update;
   if not found then
     return 0;

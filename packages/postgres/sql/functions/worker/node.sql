@@ -19,6 +19,7 @@ declare
   v_other node;
   v_refused boolean;
 begin
+  perform assert_read_committed('a registration of a node');
   perform assert_tasks(p_tasks);
   select * into v_other from node n where n.id = p_node;
   v_refused := is_other_alive(v_other, p_incarnation, p_seen);
@@ -118,6 +119,7 @@ create function leave_node(p_node text, p_incarnation uuid) returns boolean
   set search_path from current
 as $$
 begin
+  perform assert_read_committed('the end of a node');
   perform from node n where n.id = p_node and n.incarnation = p_incarnation and n.state in ('alive', 'draining') for update;
   if not found then
     return false;
@@ -142,6 +144,7 @@ create function end_node(p_node text, p_why text)
 as $$
 #variable_conflict use_column
 begin
+  perform assert_read_committed('the end of a node');
   perform from node n where n.id = p_node for update;
   update node set state = 'lost', incarnation = gen_random_uuid(), running = 0 where id = p_node;
   perform spread_held(p_node, true);
