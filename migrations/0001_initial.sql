@@ -1312,7 +1312,7 @@ end
 $$;
 
 -- Moves flows on, under the leader's epoch. p_read: {"from", "max", "walk"}: takes up to max tallies from the
--- number from on. walk: also looks for jobs of all open steps of the next 100 open flows behind that id, so that
+-- number from on. walk: also looks for jobs of all open steps of the next 100 open flows from that id on, so that
 -- a tally that is missing costs time and never a flow; null: does not. Returns
 --   next    the number behind the last tally taken; the leader begins there, and at 0 now and then
 --   more    call again at once
@@ -1356,7 +1356,7 @@ begin
   v_due := array(select s.flow from flow_step s where s.due <= v_now order by s.due limit v_max);
   v_asked := v_asked || v_due;
   if p_read -> 'walk' <> 'null' then
-    v_walk := array(select f.id from flow f where f.state = 'open' and f.id > (p_read ->> 'walk')::uuid order by f.id limit 100);
+    v_walk := array(select f.id from flow f where f.state = 'open' and f.id >= (p_read ->> 'walk')::uuid order by f.id limit 100);
     v_walked := v_walk[100]; -- whether or not its row is locked
   end if;
   v_flows := array(select f.id from flow f where f.id = any (v_asked) order by f.id for update skip locked);
@@ -2157,12 +2157,13 @@ create function flow_results(p_flow uuid, p_step integer, p_after uuid default n
   set enable_mergejoin = off
 as $$
   select r.job, r.outcome, r.result, r.task from flow_result r
-  where r.flow = p_flow and r.step = p_step and r.job > coalesce(p_after, '00000000-0000-0000-0000-000000000000')
+  where r.flow = p_flow and r.step = p_step
+    and r.job >= coalesce(p_after, '00000000-0000-0000-0000-000000000000') and r.job is distinct from p_after
   order by r.job limit p_max
 $$;
 
--- Lists results of a step by its name (flow_results). Without any there is a row that has not ended; no row: there is no
--- such step. The flow's id is all that its reader needs, as with the result of a job.
+-- Lists results of a step by its name (flow_results); that of a signal has no job. Without any there is a row that has not
+-- ended; no row: there is no such step. The flow's id is all that its reader needs, as with the result of a job.
 create function step_results(p_flow uuid, p_step text, p_after uuid default null, p_max integer default 1000)
   returns table (job uuid, outcome text, result jsonb, task text, ended boolean)
   language sql stable security definer
@@ -2172,7 +2173,7 @@ create function step_results(p_flow uuid, p_step text, p_after uuid default null
   set enable_hashjoin = off
   set enable_mergejoin = off
 as $$
-  select r.job, r.outcome, r.result, r.task, r.job is not null
+  select case when s.kind <> 'signal' then r.job end, r.outcome, r.result, r.task, r.job is not null
   from flow_step s left join lateral flow_results(s.flow, s.step, p_after, p_max) r on true
   where s.flow = p_flow and s.name = p_step
   order by r.job

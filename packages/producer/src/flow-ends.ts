@@ -3,7 +3,7 @@ import { PgQueueError } from '@pgqueue/core';
 import { aText, flowLimits, throwProblems, unreachable, valueProblems } from '@pgqueue/core/internal';
 import type { StepResult } from '@pgqueue/postgres';
 import type { FlowState, HearingParts, Waited } from '@pgqueue/postgres/internal';
-import { createFlowWaits, keptResult, listResults } from '@pgqueue/postgres/internal';
+import { createFlowWaits, decoded, keptResult, listResults } from '@pgqueue/postgres/internal';
 import type { ResultOptions } from './results.ts';
 import { idOf, waitMs } from './results.ts';
 import { noDatabase } from './writing.ts';
@@ -62,7 +62,14 @@ export function createFlowEnds(parts: HearingParts | undefined, codec: Codec | u
     do {
       if (isClosed) throw closed();
       await parts.verify();
-      const bounds = { flow, step, limit: pageMax, codec, ...(after === undefined ? {} : { after }) };
+      const bounds = {
+        flow,
+        step,
+        limit: pageMax,
+        codec,
+        decode: decoded,
+        ...(after === undefined ? {} : { after }),
+      };
       const page = await listResults(parts.database, bounds);
       if (page === undefined) throw stepNotFound(flow, step);
       for (const end of page.items) {

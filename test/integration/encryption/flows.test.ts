@@ -7,6 +7,7 @@ import { opened } from '../../support/database.ts';
 import { useActors } from '../../support/encryption/actors.ts';
 import { codecOf } from '../../support/encryption/keys.ts';
 import { openFlowBench } from '../../support/flows/flow-bench.ts';
+import { listed } from '../../support/isolated/listed.ts';
 import { until } from '../../support/until.ts';
 
 const bench = opened(openFlowBench);
@@ -108,6 +109,12 @@ describe('a flow', () => {
       expect((await operating().flows.results(run.id, 'ok')).items).toMatchObject([
         { result: { $enc: 1, key: 'new' } },
       ]);
+      for (const step of ['sum', 'ok']) {
+        await expect(listed(bench.producer.flow(run.id).results(step))).rejects.toMatchObject({
+          code: 'key_missing',
+        });
+        expect(await listed(producer.flow(run.id).results(step))).toHaveLength(1);
+      }
     },
   );
 

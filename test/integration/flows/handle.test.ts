@@ -29,3 +29,19 @@ test('a flow is found by its id; its results come by page, and are of that flow 
   await producer.close();
   await expect(listed(other.results('pages'))).rejects.toMatchObject({ code: 'closed' });
 });
+
+test('a job that has the id of its flow, and one that has the least id of all, are jobs like others', async () => {
+  const [flowId, least] = ['01a20a81-e1c0-77bc-abac-4b5be71c52fa', '00000000-0000-0000-0000-000000000000'];
+  const producer = createProducer({ connectionString: own.url });
+  const jobs = [flowId, least].map((id) => fetchPage.job({}, { id }));
+  const run = await producer.start(flow('count-site').step('pages', jobs), { id: flowId });
+  await own.sql(
+    `insert into pgqueue.flow_result (flow, step, job, outcome, result, task)
+     select flow, step, id, 'done', '1', task from pgqueue.queue where flow = $1`,
+    [flowId],
+  );
+  expect(await listed(run.results('pages'))).toEqual(
+    [least, flowId].map((job) => ({ job, outcome: 'done', result: 1 })),
+  );
+  await producer.close();
+});

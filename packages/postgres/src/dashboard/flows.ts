@@ -125,7 +125,7 @@ export async function listStepEnds(
   }: { readonly flow: string; readonly step: string; readonly after?: string; readonly limit: number },
 ): Promise<{ readonly items: readonly StepEnd[]; readonly next: string | null } | undefined> {
   const rows = await query<{ job: string | null; outcome: StepEnd['outcome'] | null; isSignal: boolean }>(
-    `select r.job::text as job, r.outcome, coalesce(r.job = s.flow, false) as "isSignal"
+    `select r.job::text as job, r.outcome, s.kind = 'signal' as "isSignal"
      from ${schema}.flow_step s left join lateral (
        select r.job, r.outcome from ${schema}.flow_result r
        where r.flow = s.flow and r.step = s.step and ($3::uuid is null or r.job > $3::uuid)

@@ -7,6 +7,7 @@ import {
   isUuid,
   flowLimits,
   oneOf,
+  opened,
   optional,
   optionProblems,
   throwProblems,
@@ -145,6 +146,7 @@ export function operateFlows(database: Database, codec?: Codec): FlowsOperator {
         step,
         limit,
         codec,
+        decode: opened,
         ...(after === undefined ? {} : { after }),
       });
       if (page === undefined) throw await stepNotFound(database, id, { step, kind: null });

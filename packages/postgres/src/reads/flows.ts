@@ -1,5 +1,5 @@
 import type { Codec, CodecPlace } from '@pgqueue/core';
-import { isUuid, opened } from '@pgqueue/core/internal';
+import { isUuid } from '@pgqueue/core/internal';
 import type { SelectQueryBuilder } from 'kysely';
 import { sql } from 'kysely';
 import type { Database } from '../connection/database.ts';
@@ -251,8 +251,9 @@ export interface ResultsOptions {
   readonly step: string;
   readonly after?: string;
   readonly limit: number;
-  /** Decodes the results. */
-  readonly codec?: Codec | undefined;
+  readonly codec: Codec | undefined;
+  /** Decodes a result: `opened` for people, and `decoded` for programs. */
+  readonly decode: (codec: Codec | undefined, stored: unknown, place: CodecPlace) => unknown;
 }
 
 /**
@@ -261,10 +262,10 @@ export interface ResultsOptions {
  */
 export async function listResults(
   { query, schema }: Target,
-  { flow, step, after, limit, codec }: ResultsOptions,
+  { flow, step, after, limit, codec, decode }: ResultsOptions,
 ): Promise<Page<StepResult> | undefined> {
   const rows = await query<StepResult & { readonly ended: boolean; readonly task: string | null }>(
-    `select nullif(r.job, $1::uuid)::text as job, r.outcome, r.result, r.task, r.ended
+    `select r.job::text as job, r.outcome, r.result, r.task, r.ended
      from ${schema}.step_results($1::uuid, $2::text, $3::uuid, $4::integer) r`,
     [flow, step, after ?? null, limit + 1],
   );
@@ -276,7 +277,8 @@ export async function listResults(
         job === null
           ? { id: flow, field: 'signal', name: step }
           : { id: job, field: 'result', name: task ?? '' };
-      return { job, outcome, result: opened(codec, result, place) };
+      const isNone = job !== null && result === null;
+      return { job, outcome, result: isNone ? null : decode(codec, result, place) };
     });
   // a signal has one value, and so no second page
   return pageOf(found, limit, { toItem: (row) => row, cursor: ({ job }) => job ?? '' });

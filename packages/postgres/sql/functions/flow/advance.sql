@@ -58,7 +58,7 @@ end
 $$;
 
 -- Moves flows on, under the leader's epoch. p_read: {"from", "max", "walk"}: takes up to max tallies from the
--- number from on. walk: also looks for jobs of all open steps of the next 100 open flows behind that id, so that
+-- number from on. walk: also looks for jobs of all open steps of the next 100 open flows from that id on, so that
 -- a tally that is missing costs time and never a flow; null: does not. Returns
 --   next    the number behind the last tally taken; the leader begins there, and at 0 now and then
 --   more    call again at once
@@ -102,7 +102,7 @@ begin
   v_due := array(select s.flow from flow_step s where s.due <= v_now order by s.due limit v_max);
   v_asked := v_asked || v_due;
   if p_read -> 'walk' <> 'null' then
-    v_walk := array(select f.id from flow f where f.state = 'open' and f.id > (p_read ->> 'walk')::uuid order by f.id limit 100);
+    v_walk := array(select f.id from flow f where f.state = 'open' and f.id >= (p_read ->> 'walk')::uuid order by f.id limit 100);
     v_walked := v_walk[100]; -- whether or not its row is locked
   end if;
   v_flows := array(select f.id from flow f where f.id = any (v_asked) order by f.id for update skip locked);

@@ -22,12 +22,13 @@ create function flow_results(p_flow uuid, p_step integer, p_after uuid default n
   set enable_mergejoin = off
 as $$
   select r.job, r.outcome, r.result, r.task from flow_result r
-  where r.flow = p_flow and r.step = p_step and r.job > coalesce(p_after, '00000000-0000-0000-0000-000000000000')
+  where r.flow = p_flow and r.step = p_step
+    and r.job >= coalesce(p_after, '00000000-0000-0000-0000-000000000000') and r.job is distinct from p_after
   order by r.job limit p_max
 $$;
 
--- Lists results of a step by its name (flow_results). Without any there is a row that has not ended; no row: there is no
--- such step. The flow's id is all that its reader needs, as with the result of a job.
+-- Lists results of a step by its name (flow_results); that of a signal has no job. Without any there is a row that has not
+-- ended; no row: there is no such step. The flow's id is all that its reader needs, as with the result of a job.
 create function step_results(p_flow uuid, p_step text, p_after uuid default null, p_max integer default 1000)
   returns table (job uuid, outcome text, result jsonb, task text, ended boolean)
   language sql stable security definer
@@ -37,7 +38,7 @@ create function step_results(p_flow uuid, p_step text, p_after uuid default null
   set enable_hashjoin = off
   set enable_mergejoin = off
 as $$
-  select r.job, r.outcome, r.result, r.task, r.job is not null
+  select case when s.kind <> 'signal' then r.job end, r.outcome, r.result, r.task, r.job is not null
   from flow_step s left join lateral flow_results(s.flow, s.step, p_after, p_max) r on true
   where s.flow = p_flow and s.name = p_step
   order by r.job
