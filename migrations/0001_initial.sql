@@ -1591,6 +1591,9 @@ declare
   v_task text;
   v_created timestamptz;
 begin
+  if length(p_name) not between 1 and 100 then
+    raise exception 'the name of a signal of a job has 1 to 100 characters' using errcode = '22023';
+  end if;
   select q.task, q.created into v_task, v_created from queue q where q.id = p_job for key share;
   if not found then
     return case when exists (select from handover h where h.id = p_job) then 'busy' else 'unknown' end;

@@ -106,5 +106,9 @@ test('no job waits for a flow of another job, or of the application', () =>
 
 test('a signal of a job that is unknown leaves nothing behind', async () => {
   expect(await ground.one('select pgqueue.signal_job($1, $2)', [randomUUID(), 'ok'])).toBe('unknown');
+  // no handler can wait for it
+  await expect(
+    ground.one('select pgqueue.signal_job($1, $2)', [randomUUID(), 'n'.repeat(101)]),
+  ).rejects.toThrow('1 to 100 characters');
   expect(await ground.sql('select from pgqueue.flow')).toEqual([]);
 });

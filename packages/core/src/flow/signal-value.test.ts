@@ -25,6 +25,11 @@ describe('the value of a signal', () => {
     ['that is a function', { value: () => 5 }, /can't be written as JSON/],
     ['for no flow', { flowId: '5' }, /flowId must be the id of a flow/],
     ['for no step', { step: '' }, /step must be a text of 1 to 200/],
+    [
+      'for a name that no wait of a job has',
+      { step: 'n'.repeat(101), of: 'job' },
+      /name must be a text of 1 to 100/,
+    ],
     ['with a signal that is none', { by: {} as never }, /the schema of the signal must be given/],
     [
       'with a signal whose schema throws',

@@ -4,7 +4,7 @@ import { isUuid } from '../ids.ts';
 import { shapeProblem } from '../job/shape.ts';
 import { issueText } from '../job/task.ts';
 import { aSchema } from '../job/task-definition.ts';
-import { jsonText } from '../job/validate.ts';
+import { jobLimits, jsonText } from '../job/validate.ts';
 import type { Rule } from '../options/options.ts';
 import { aText, valueProblems } from '../options/options.ts';
 import { flowLimits } from './limits.ts';
@@ -15,6 +15,7 @@ const anId = (of: 'flow' | 'job'): Rule => ({
   judge: (value) => typeof value === 'string' && isUuid(value),
 });
 const aStepName = aText({ max: flowLimits.nameLengthMax });
+const aWaitName = aText({ max: jobLimits.waitNameLengthMax });
 
 /**
  * Returns the value for a signal as JSON text. Pure except for the schema: no I/O. The schema sees the value
@@ -35,7 +36,7 @@ export async function toSignalValue(given: {
   try {
     const problems = [
       ...valueProblems(anId(of), flowId, `${of}Id`),
-      ...valueProblems(aStepName, step, of === 'flow' ? 'step' : 'name'),
+      ...(of === 'flow' ? valueProblems(aStepName, step, 'step') : valueProblems(aWaitName, step, 'name')),
     ];
     const text = jsonText(value, 'the value', flowLimits.valueBytesMax, problems) ?? 'null';
     if (problems.length === 0) {

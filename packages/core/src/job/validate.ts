@@ -26,6 +26,8 @@ export const jobLimits = {
   keyLengthMax: 200,
   uniqueKeyLengthMax: 500,
   traceStateLengthMax: 512,
+  /** Name of a step or a wait of a handler. */
+  waitNameLengthMax: 100,
   /** Jobs in one call of enqueueMany. */
   batchMax: 50_000,
   /** JSON of all payloads in one call of `enqueueMany`, in bytes. */

@@ -108,7 +108,7 @@ export const operations: Readonly<Record<OperationId, Operation>> = {
     path: '/jobs/{id}/signals/{name}',
     summary: 'Give a job the value of a signal that its handler waits for, or will wait for',
     description: 'For handlers that call `ctx.waitForSignal`, which checks the value.',
-    parameters: [aJobId, inPath('name', 'Name of the signal.', aName)],
+    parameters: [aJobId, inPath('name', 'Name of the signal.', { ...aName, maxLength: 100 })],
     body: 'Signal',
     answers: { 200: { description: 'What became of the value.', schema: 'Signalled' } },
     errors: [...always, 404, 413, 415],

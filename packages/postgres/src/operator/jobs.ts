@@ -7,7 +7,7 @@ import {
   aText,
   durationMs,
   encodedSignal,
-  flowLimits,
+  jobLimits,
   isUuid,
   optional,
   optionProblems,
@@ -103,7 +103,7 @@ const aJobId: Rule = {
   expected: 'the UUID of a job',
   judge: (value) => typeof value === 'string' && isUuid(value),
 };
-const aSignalName = aText({ max: flowLimits.nameLengthMax });
+const aSignalName = aText({ max: jobLimits.waitNameLengthMax });
 
 const waitShape: Shape<WaitOptions> = { timeout: optional(aDuration) };
 

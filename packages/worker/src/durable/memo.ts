@@ -4,7 +4,7 @@ import type { MemoEntry } from '../flow/node-port.ts';
 
 /** Most entries of a job. */
 const entriesMax = 100;
-const aName = aText({ max: 100 });
+const aName = aText({ max: jobLimits.waitNameLengthMax });
 /** Form of a checkpoint that has entries: `{"pgqueue": {"v": 1, "steps": {…}}, "data": …}`. */
 const version = 1;
 
