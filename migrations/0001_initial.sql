@@ -1131,7 +1131,8 @@ $$;
 --      supersede the new job is enqueued under its own id; a waiting job ends as cancelled
 -- A job that is already running can't take a new payload, and must not swallow it: under replace, debounce and
 -- supersede it gives up its unique key, and the new job is enqueued behind it. Under supersede its
--- cancellation is asked for, too. So does a suspended one: its handler waits in the middle of the old work.
+-- cancellation is asked for, too. So does a suspended one: its handler waits in the middle of the old work. One that
+-- sleeps takes the new payload, and begins anew: nothing tells it from one that was snoozed, or waits for its next try.
 --
 -- again: an id that has ended counts as repeated, as far back as history reaches. The function looks for it
 -- before it changes anything, and once more after the insert, which waits for a settlement of the same id

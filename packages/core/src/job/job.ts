@@ -46,7 +46,8 @@ export const jobStatuses: readonly JobStatus[] = [
  * - `keep` leaves that job as it is.
  * - `replace` gives a waiting job the new payload, priority, attributes and `expiresAt`, and the new trace if
  *   there is one, at its old time. A running job can't take a new payload, nor can one whose handler waits for a signal
- *   or for other jobs: it gives up its key, and the new job is enqueued behind it.
+ *   or for other jobs: it gives up its key, and the new job is enqueued behind it. One that sleeps, or waits for its
+ *   next try, takes it, and begins anew.
  * - `debounce` does the same, and sets a new `runAfter`.
  * - `supersede` enqueues the new job under its own id, and cancels the older one: a waiting job ends as
  *   cancelled; a running job gives up its key, and its signal aborts as cancelled. The new job may start before
