@@ -4272,8 +4272,8 @@ end
 $$;
 
 -- Puts dead jobs back into QUEUE with fresh limits; they keep the errors of their attempts, and their checkpoint. A job whose
--- unique key belongs to a newer job stays dead, and is missing from the answer. What their steps have noted of their
--- ends stays until they end again (note_ends).
+-- unique key belongs to a newer job stays dead, and is missing from the answer. Their steps keep the
+-- notes of their ends until they end again (note_ends).
 -- Locks the jobs' flows first: else a step could end as done between the leader's look and its count, for a
 -- job that is back.
 create function redrive(p_ids uuid[]) returns setof uuid

@@ -1,3 +1,4 @@
+import type { TaskHandler } from '@pgqueue/core';
 import { defineTask, flow, implement } from '@pgqueue/core';
 import { createOperator } from '@pgqueue/postgres';
 import { afterEach, expect, test } from 'vitest';
@@ -24,7 +25,7 @@ const pages = [1, 2].map((n) => page.job({ n }));
 
 /** Page 2 fails while it is broken; then it runs until it is released. Without results, as most jobs. */
 function brokenPage(): {
-  readonly handler: ReturnType<typeof implement>;
+  readonly handler: TaskHandler;
   readonly mend: () => void;
   readonly release: () => void;
 } {

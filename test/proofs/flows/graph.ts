@@ -52,7 +52,7 @@ export function dependentsOf(
 
 /**
  * True if a flow with these outcomes has failed: a step failed or was cancelled, and nobody takes that with
- * `ended`, or somebody takes it otherwise. Who was skipped takes nothing.
+ * `ended`, or somebody takes it otherwise. A step that was skipped takes nothing.
  */
 export function hasFailed(steps: readonly Step[], outcomes: readonly (Outcome | undefined)[]): boolean {
   return steps.some((_step, index) => {
