@@ -1,5 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createOperator } from '@pgqueue/postgres';
+import { dueSchedules } from '@pgqueue/postgres/internal';
+import { createScheduler } from '@pgqueue/scheduler';
 import { afterEach, expect, test } from 'vitest';
 import { opened } from '../../support/database.ts';
 import { countCalls, openBench, until } from './support.ts';
@@ -162,6 +164,43 @@ test('a schedule that a transaction has locked has its slot later, and holds up 
     return names;
   });
   await until('it fires', () => fired().includes('locked'));
+});
+
+const manyDue = (count: number): Promise<unknown> =>
+  bench.database.query(
+    `insert into pgqueue.schedule (name, cron, timezone, task, next_slot)
+     select 'many-' || i, '0 * * * *', 'UTC', 't', date_trunc('hour', clock_timestamp()) from generate_series(1, $1) i`,
+    [count],
+  );
+
+test('of more schedules than one sweep reads, the longest overdue come first, whatever their names', async () => {
+  await manyDue(1_000);
+  await setSchedule(
+    'the-last-by-name',
+    '0 * * * *',
+    `date_trunc('hour', clock_timestamp()) - interval '1 hour'`,
+  );
+  const due = await dueSchedules(bench.database);
+  expect([due.length, due[0]?.name]).toEqual([1_000, 'the-last-by-name']);
+});
+
+test('a scheduler that stops leaves the rest of its due schedules to the next one', async () => {
+  await manyDue(200);
+  const types: string[] = [];
+  const stopped = Promise.withResolvers<void>();
+  const scheduler = createScheduler({
+    connectionString: bench.test.url,
+    observe: ({ type }) => {
+      types.push(type);
+      if (type === 'schedule.fired') stopped.resolve(scheduler.stop());
+    },
+  });
+  await scheduler.start();
+  await stopped.promise;
+  const fired = types.filter((type) => type === 'schedule.fired').length;
+  expect(fired).toBeLessThan(200);
+  expect(await bench.count('queue')).toBe(fired);
+  expect(types).not.toContain('schedule.failed');
 });
 
 test('a schedule that fails keeps its slot: it is tried again later, or as soon as it is set; then setting it changes nothing', async () => {

@@ -71,7 +71,10 @@ export interface DueSchedule {
   readonly nowMs: number;
 }
 
-/** Reads schedules that are due, or not planned yet, without those that failed lately: 1,000 at most. */
+/**
+ * Reads schedules that are not planned yet, or due, without those that failed lately: 1,000 at most, the longest overdue
+ * first, so that each has its turn where more become due than can be enqueued.
+ */
 export async function dueSchedules(target: Target): Promise<readonly DueSchedule[]> {
   return target.query<DueSchedule>(
     `select name, cron, timezone, extract(epoch from next_slot)::float8 * 1000 as "nextSlotMs",
@@ -79,7 +82,7 @@ export async function dueSchedules(target: Target): Promise<readonly DueSchedule
      from ${target.schema}.schedule
      where not paused and (next_slot is null or next_slot <= clock_timestamp())
        and (retry_after is null or retry_after <= clock_timestamp())
-     order by name limit 1000`,
+     order by next_slot nulls first, name limit 1000`,
     [],
   );
 }

@@ -22,11 +22,16 @@ const never = Date.UTC(9999, 11, 31);
  * one. A slot becomes one job even if the leader changes, because its row is unique. After a downtime only the
  * latest missed slot is made up for. If the queue rejects a slot (`key_pending`), the slot is skipped and
  * reported. A schedule that fails keeps its slot, and does not stop the others; one that a transaction has locked
- * waits for a later sweep. Resolves to the number of jobs enqueued.
+ * waits for a later sweep. Ends early if `signal` is aborted. Resolves to the number of jobs enqueued.
  */
-export async function fireDue(database: Database, leader: Leader, observe: Observer): Promise<number> {
+export async function fireDue(
+  database: Database,
+  leader: Leader,
+  { observe, signal }: { readonly observe: Observer; readonly signal: AbortSignal | undefined },
+): Promise<number> {
   let fired = 0;
   for (const schedule of await dueSchedules(database)) {
+    if (signal?.aborted === true) break;
     try {
       const job = await fire(database, leader, { plan: plan(schedule), observe });
       if (job === null) continue;

@@ -61,10 +61,10 @@ export function startSweeps(options: SweepsOptions): Sweeps {
   const agenda = createAgenda();
   let nodes: ReadonlySet<string> = new Set();
   let busy = true;
-  const run = async (kind: SweepKind, leader: Leader): Promise<void> => {
+  const run = async (kind: SweepKind, leader: Leader, signal: AbortSignal): Promise<void> => {
     agenda.begin(kind);
     try {
-      const { again } = await sweepOnce(kind, { ...options, observe, leader, busy });
+      const { again } = await sweepOnce(kind, { ...options, observe, leader, busy, signal });
       agenda.done(kind, again);
     } catch (error) {
       if (sqlState(error) === leadershipLostState) return options.lost(leader.epoch);
@@ -76,7 +76,7 @@ export function startSweeps(options: SweepsOptions): Sweeps {
       for (const kind of kinds) {
         const leader = options.term();
         if (leader === undefined || signal.aborted) return idleMs;
-        if (agenda.due(kind)) await run(kind, leader);
+        if (agenda.due(kind)) await run(kind, leader, signal);
       }
       return agenda.waitMs();
     },
@@ -129,6 +129,8 @@ export interface Sweep {
   readonly sessions?: NodeSessions | undefined;
   /** True if there are work items. Default true. */
   readonly busy?: boolean;
+  /** Ends a sweep of many transactions early. */
+  readonly signal?: AbortSignal;
   readonly onWork: () => void;
 }
 
@@ -165,8 +167,8 @@ const sweepers: Readonly<Record<SweepKind, (sweep: Sweep) => Promise<Swept>>> = 
     if (count === 0 && nextDueMs !== null) return { count, again: Math.max(100, nextDueMs) };
     return { count, again: nextDueMs === null ? null : Math.max(0, nextDueMs) };
   },
-  cron: async ({ database, leader, observe, onWork }) => {
-    const count = await fireDue(database, leader, observe);
+  cron: async ({ database, leader, observe, signal, onWork }) => {
+    const count = await fireDue(database, leader, { observe, signal });
     if (count > 0) onWork();
     return { count, again: undefined };
   },
