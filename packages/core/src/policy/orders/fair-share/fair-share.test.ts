@@ -220,7 +220,7 @@ describe('mistakes', () => {
     expect(() => fairShare(options)).toThrow(message);
   });
 
-  test.each([
+  test.each<readonly [string, FairShareOptions, RegExp]>([
     ['weight', { levels: [{ by: 'key', weight: () => 0 }] }, /the weight of share a is 0/],
     ['large weight', { levels: [{ by: 'key', weight: () => 1e7 }] }, /the weight of share a is 10000000/],
     ['min', { levels: [{ by: 'key', min: () => Number.NaN }] }, /the min of share a is NaN/],
@@ -229,7 +229,7 @@ describe('mistakes', () => {
     ['weight in text', { levels: [{ by: 'key', weight: () => '2' as never }] }, /the weight of share a is 2/],
     ['promised cost', { charge: { cost: () => later(1) } }, /cost gave a promise/],
     ['small cost', { charge: { cost: () => 1e-10 } }, /the cost of job job1 is 1e-10/],
-  ] as const)('a %s that is none is reported, and the plan goes by turns', (_, options, message) => {
+  ])('a %s that is none is reported, and the plan goes by turns', (_, options, message) => {
     const made = policy({ order: fairShare(options) });
     const plan = made.plan(aSnapshot({ lanes: lanesOf([aJob({ seq: 1, key: 'a' })]) }), made.initial);
     expect([plan.dispatch.length, String(plan.faults?.[0]?.error)]).toEqual([
