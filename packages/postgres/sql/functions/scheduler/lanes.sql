@@ -149,8 +149,7 @@ end
 $$;
 
 -- Reads the first waiting jobs of lanes (a queue's keys). p_read, as one JSON object:
---   queue, key, keys   a page of that many lanes behind that one, wrapping around
---   skip               {"queue": true}, or none: the page leaves out these queues
+--   queue, key, keys   a page of that many lanes behind that one, wrapping around; skip: without {"queue": true}
 --   want               jobs, shared out over the page
 --   named              [[queue, key, depth], ...]: also these lanes, and at least that many jobs of each
 --   from, to           also lanes with a waiting id between these (ids are ordered by time: sees new work at
