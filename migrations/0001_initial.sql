@@ -1082,6 +1082,9 @@ create function lock_unique_keys(p_jobs jsonb) returns void
   set search_path from current
 as $$
 begin
+  if not exists (select from jsonb_to_recordset(p_jobs) as x (mode text) where x.mode <> 'keep') then
+    return;
+  end if;
   perform assert_read_committed('an enqueue that replaces, debounces or supersedes');
   perform pg_advisory_xact_lock(b.bucket) from (
     select distinct hashtextextended(current_schema() || ':unique', abs(hashtext(x.task || ':' || x.unique_key) % 1024)) as bucket
@@ -1167,9 +1170,7 @@ declare
   v_supersedes boolean;
 begin
   perform assert_modes(p_jobs);
-  if exists (select from jsonb_to_recordset(p_jobs) as x (mode text) where x.mode <> 'keep') then
-    perform lock_unique_keys(p_jobs);
-  end if;
+  perform lock_unique_keys(p_jobs);
   for j in
     -- a payload may be null, and is {} if there is none
     select x.*, coalesce(x.payload, p_jobs -> (x.ordinality - 1)::integer -> 'payload', '{}') as stored
@@ -1221,9 +1222,7 @@ begin
       v_supersedes := j.mode = 'supersede';
       if cardinality(recall(array[v_existing])) = 0 or (not v_supersedes and is_suspended(v_existing)) then
         update queue set unique_key = null where id = v_existing;
-        if v_supersedes then
-          v_running := v_running || v_existing;
-        end if;
+        v_running := v_running || case when v_supersedes then array[v_existing] end;
         continue;
       elsif v_supersedes then
         perform cancel(array[v_existing]);
