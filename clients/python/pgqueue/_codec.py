@@ -57,7 +57,9 @@ def decoded(codec: Codec | None, stored: Json, place: Place) -> Json:
 def kept_result(id: str, result: Json) -> Json:
     """The result of a job that is done. Raises ``result_lost``: it could not be stored."""
     if isinstance(result, dict) and isinstance(result.get("pgqueue_error"), str):
-        raise PgQueueError("result_lost", f"job {id} is done, and its result is lost: {result['pgqueue_error']}", {"id": id})
+        raise PgQueueError(
+            "result_lost", f"job {id} is done, and its result is lost: {result['pgqueue_error']}", {"id": id}
+        )
     return result
 
 
