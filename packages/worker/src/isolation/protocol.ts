@@ -38,7 +38,7 @@ export type ChildEnding =
 
 /** An error as it crosses the border. */
 export interface CrossingError extends ErrorData {
-  /** Those of a {@link ResultError}, which its message leaves out. */
+  /** Problems of a {@link ResultError}, which its message leaves out. */
   readonly problems?: readonly string[];
 }
 
