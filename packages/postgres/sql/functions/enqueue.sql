@@ -31,18 +31,20 @@ create function assert_modes(p_jobs jsonb) returns void
   language plpgsql stable
   set search_path from current
 as $$
+declare
+  v record;
 begin
-  if exists (select from jsonb_to_recordset(p_jobs) as x (again boolean) where x.again) then
+  -- read once: it may hold thousands of jobs
+  select bool_or(x.again) as again, bool_or(x.mode not in ('keep', 'replace', 'debounce', 'supersede')) as odd_mode,
+         bool_or(x.max_wait_ms is not null and (x.mode is distinct from 'debounce' or x.max_wait_ms <= 0 or x.max_wait_ms > 3.2e11)) as odd_wait
+  into v from jsonb_to_recordset(p_jobs) as x (again boolean, mode text, max_wait_ms float8);
+  if v.again then
     perform assert_read_committed('an enqueue with an id of its own');
   end if;
-  if exists (
-      select from jsonb_to_recordset(p_jobs) as x (mode text) where x.mode not in ('keep', 'replace', 'debounce', 'supersede')) then
+  if v.odd_mode then
     raise exception 'mode is keep, replace, debounce or supersede' using errcode = '22023';
   end if;
-  if exists (
-      select from jsonb_to_recordset(p_jobs) as x (mode text, max_wait_ms float8)
-      where x.max_wait_ms is not null
-        and (x.mode is distinct from 'debounce' or x.max_wait_ms <= 0 or x.max_wait_ms > 3.2e11)) then
+  if v.odd_wait then
     raise exception 'max_wait_ms is above 0, up to 3.2e11, and goes with mode debounce' using errcode = '22023';
   end if;
 end
