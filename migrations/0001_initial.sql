@@ -85,6 +85,9 @@ create index audit_at on audit (at);
 -- A step of jobs has ended when none of its jobs is left in QUEUE, and only the leader says so
 -- (advance_flows).
 -- The rules of both tables are in check_flow and check_step.
+-- Statements that join lists of steps with these tables ask for flow = any (array[x.flow]), not flow = x.flow: only the
+-- index for each of the list is left then. An equality can also be merged by, so a plan made while statistics
+-- told of no row read the whole index for each of the list, and was kept.
 create table flow (
   id         uuid        primary key,
   name       text collate "C" not null,
@@ -1754,14 +1757,14 @@ begin
     select j.flow, j.step, j.n, sum(j.size) over (order by j.flow, j.step, j.n) - j.size as before, count(*) over () as chunks
     from (
       select j.flow, j.step, j.n, j.size
-      from unnest(p_steps) as x join flow_step s on s.flow = x.flow and s.step = x.step cross join lateral (
+      from unnest(p_steps) as x join flow_step s on s.flow = any (array[x.flow]) and s.step = x.step cross join lateral (
         select j.flow, j.step, j.n, j.size from flow_job j where j.flow = s.flow and j.step = s.step order by j.n limit p_max) j
       where s.state = 'open' and not s.stop
-      order by s.flow, s.step limit p_max) j
+      order by x.flow, x.step limit p_max) j
   ),
   taken as (
     delete from flow_job j using waiting w
-    where w.before < p_max and j.flow = w.flow and j.step = w.step and j.n = w.n
+    where w.before < p_max and j.flow = any (array[w.flow]) and j.step = w.step and j.n = w.n
     returning j.flow, j.step, j.n, j.jobs
   )
   select array_agg(t.flow order by t.flow, t.step, t.n), array_agg(t.step order by t.flow, t.step, t.n), array_agg(t.jobs order by t.flow, t.step, t.n),
@@ -1771,7 +1774,7 @@ begin
     return 0;
   elsif v_left then
     insert into flow_tally (flow)
-    select distinct s.flow from unnest(p_steps) as x join flow_step s on s.flow = x.flow and s.step = x.step
+    select distinct s.flow from unnest(p_steps) as x join flow_step s on s.flow = any (array[x.flow]) and s.step = x.step
     where s.state = 'open' and not s.stop and (select j.n from flow_job j where j.flow = s.flow and j.step = s.step limit 1) is not null;
   end if;
   return put_jobs(v_flows, v_steps, v_jobs);
@@ -1797,7 +1800,7 @@ begin
   where e.outcome <> 'done' or e.result is not null
   on conflict (flow, step, job) do update set outcome = excluded.outcome, result = excluded.result, task = excluded.task;
   delete from flow_result r using unnest(p_ends) e
-  where e.outcome = 'done' and e.result is null and r.flow = e.flow and r.step = e.step and r.job = e.job;
+  where e.outcome = 'done' and e.result is null and r.flow = any (array[e.flow]) and r.step = e.step and r.job = e.job;
   insert into flow_tally (flow, step, done, failed, other)
   select e.flow, e.step, count(*) filter (where e.outcome = 'done'), count(*) filter (where e.outcome = 'dead'),
          count(*) filter (where e.outcome not in ('done', 'dead'))
@@ -2123,7 +2126,7 @@ begin
       cross join lateral (
         select case when c.wants = 'all' or c.needs = 0 then c.met = c.needs else c.met > 0 end as opens,
                case c.wants when 'all' then c.met < c.ended else c.met = 0 and c.ended = c.needs end as skips) v
-      where s.flow = c.flow and s.step = c.step and (v.opens or v.skips)
+      where s.flow = any (array[c.flow]) and s.step = c.step and (v.opens or v.skips)
       returning s.outcome, s.feeds
     )
     select array_agg(distinct f.step) into v_steps from judged j cross join lateral unnest(j.feeds) as f (step) where j.outcome = 'skipped';
@@ -2197,10 +2200,10 @@ create function needs_of(p_id uuid, p_token uuid)
 as $$
   select e.name, e.step, e.conditions[array_position(e.feeds, d.step)], e.outcome, e.done,
          case when b.back then l.failed else e.failed end, case when b.back then l.other else e.other end
-  from queue q
-  join flow_step d on d.flow = q.flow and d.step = q.step
+  from (select q.flow, q.step from queue q where q.id = p_id limit 1) q
+  join flow_step d on d.flow = any (array[q.flow]) and d.step = q.step
   cross join lateral unnest(d.needs) as n (step)
-  join flow_step e on e.flow = d.flow and e.step = n.step
+  join flow_step e on e.flow = any (array[d.flow]) and e.step = n.step
   cross join lateral (
     select (
       select b.id from queue b
@@ -2210,7 +2213,7 @@ as $$
   cross join lateral (
     select count(*) filter (where r.outcome = 'dead')::integer as failed, count(*) filter (where r.outcome not in ('done', 'dead'))::integer as other
     from flow_result r where r.flow = e.flow and r.step = e.step and b.back) l
-  where q.id = p_id and (select w.id from work_item w where w.id = p_id and w.lock_token = p_token) is not null
+  where (select w.id from work_item w where w.id = p_id and w.lock_token = p_token) is not null
   order by e.step
 $$;
 
@@ -2412,7 +2415,7 @@ as $$
   )
   update flow_step s
   set added = s.added + x.added, done = greatest(0, s.done + x.done), failed = greatest(0, s.failed + x.failed), other = greatest(0, s.other + x.other)
-  from sums x where s.flow = x.flow and s.step = x.step
+  from sums x where s.flow = any (array[x.flow]) and s.step = x.step
 $$;
 
 -- Tells whether a need is met by the outcome of the step that it names. Sets no search path, as node_takes.
@@ -2456,7 +2459,7 @@ begin
     select s.flow, s.step, s.kind, s.due, s.state = 'open' as open, l.added as grown, s.added + l.added as added, c.done, c.failed, c.other,
            s.stop or (s.state = 'open' and c.failed >= s.stop_after) is true as stop,
            (l.added, l.done, l.failed, l.other) <> (0, 0, 0, 0) as changed
-    from looked l join flow_step s on s.flow = l.flow and s.step = l.step
+    from looked l join flow_step s on s.flow = any (array[l.flow]) and s.step = l.step
     cross join lateral (
       select greatest(0, s.done + l.done) as done, greatest(0, s.failed + l.failed) as failed, greatest(0, s.other + l.other) as other) c
   ),
@@ -2479,7 +2482,7 @@ begin
         state = case when j.ends then 'ended' else s.state end, ended = case when j.ends then v_now else s.ended end,
         due = case when not j.ends then s.due end,
         outcome = case when not j.ends then s.outcome when j.failed > 0 then 'failed' when j.other > 0 or j.stop then 'cancelled' else 'done' end
-    from judged j where s.flow = j.flow and s.step = j.step and (j.ends or j.changed or j.stop <> s.stop)
+    from judged j where s.flow = any (array[j.flow]) and s.step = j.step and (j.ends or j.changed or j.stop <> s.stop)
     returning s.flow, s.step, j.ends
   )
   select array_agg((t.flow, t.step, true)::step_ref) filter (where t.ends) into v_ended from settled t;
@@ -2574,7 +2577,7 @@ begin
       cross join lateral (
         select case m.wants when 'all' then m.met < m.ended else m.met = 0 and m.open_needs <= m.ended end as skips,
                case m.wants when 'all' then m.met = m.ended and m.open_needs <= m.ended else m.met > 0 end as opens) v
-      where s.flow = m.flow and s.step = m.step
+      where s.flow = any (array[m.flow]) and s.step = m.step
       returning s.flow, s.step, s.state, s.kind, s.added, s.wants, s.needs
     )
     select array_agg((j.flow, j.step, true)::step_ref) filter (where j.state = 'ended'),
@@ -2602,7 +2605,7 @@ begin
     with idle as (
       update flow_step s set state = 'ended', outcome = 'skipped', ended = p_now, due = null
       from (select distinct x.flow, x.step from unnest(v_steps) x) x
-      where s.flow = x.flow and s.step = x.step and s.outcome is null and s.kind <> 'jobs' and s.feeds <> '{}'
+      where s.flow = any (array[x.flow]) and s.step = x.step and s.outcome is null and s.kind <> 'jobs' and s.feeds <> '{}'
         and (select b.step from unnest(s.feeds) as f (step) join flow_step b on b.flow = s.flow and b.step = f.step
              where b.state = 'blocked' limit 1) is null
       returning s.flow, s.needs

@@ -21,6 +21,13 @@ const states: Readonly<Record<string, (client: pg.Client, url: string) => Promis
     await vacuum(client);
     await load(client, 100_000);
   },
+  // pages, and not one row in them: the planner compares plans that cost the same to it
+  'stale, seen emptied': async (client) => {
+    await load(client, 2_000);
+    for (const table of tables) await client.query(`delete from pgqueue.${table}`);
+    for (const table of tables) await client.query(`analyze pgqueue.${table}`);
+    await load(client, 100_000);
+  },
   // vacuum removes nothing: a scan of a whole index reads all dead rows
   'a few, behind dead rows, seen empty': async (client, url) => {
     await load(client, 100_000);

@@ -3,6 +3,9 @@
 -- A step of jobs has ended when none of its jobs is left in QUEUE, and only the leader says so
 -- (advance_flows).
 -- The rules of both tables are in check_flow and check_step.
+-- Statements that join lists of steps with these tables ask for flow = any (array[x.flow]), not flow = x.flow: only the
+-- index for each of the list is left then. An equality can also be merged by, so a plan made while statistics
+-- told of no row read the whole index for each of the list, and was kept.
 create table flow (
   id         uuid        primary key,
   name       text collate "C" not null,

@@ -88,14 +88,14 @@ begin
     select j.flow, j.step, j.n, sum(j.size) over (order by j.flow, j.step, j.n) - j.size as before, count(*) over () as chunks
     from (
       select j.flow, j.step, j.n, j.size
-      from unnest(p_steps) as x join flow_step s on s.flow = x.flow and s.step = x.step cross join lateral (
+      from unnest(p_steps) as x join flow_step s on s.flow = any (array[x.flow]) and s.step = x.step cross join lateral (
         select j.flow, j.step, j.n, j.size from flow_job j where j.flow = s.flow and j.step = s.step order by j.n limit p_max) j
       where s.state = 'open' and not s.stop
-      order by s.flow, s.step limit p_max) j
+      order by x.flow, x.step limit p_max) j
   ),
   taken as (
     delete from flow_job j using waiting w
-    where w.before < p_max and j.flow = w.flow and j.step = w.step and j.n = w.n
+    where w.before < p_max and j.flow = any (array[w.flow]) and j.step = w.step and j.n = w.n
     returning j.flow, j.step, j.n, j.jobs
   )
   select array_agg(t.flow order by t.flow, t.step, t.n), array_agg(t.step order by t.flow, t.step, t.n), array_agg(t.jobs order by t.flow, t.step, t.n),
@@ -105,7 +105,7 @@ begin
     return 0;
   elsif v_left then
     insert into flow_tally (flow)
-    select distinct s.flow from unnest(p_steps) as x join flow_step s on s.flow = x.flow and s.step = x.step
+    select distinct s.flow from unnest(p_steps) as x join flow_step s on s.flow = any (array[x.flow]) and s.step = x.step
     where s.state = 'open' and not s.stop and (select j.n from flow_job j where j.flow = s.flow and j.step = s.step limit 1) is not null;
   end if;
   return put_jobs(v_flows, v_steps, v_jobs);
@@ -131,7 +131,7 @@ begin
   where e.outcome <> 'done' or e.result is not null
   on conflict (flow, step, job) do update set outcome = excluded.outcome, result = excluded.result, task = excluded.task;
   delete from flow_result r using unnest(p_ends) e
-  where e.outcome = 'done' and e.result is null and r.flow = e.flow and r.step = e.step and r.job = e.job;
+  where e.outcome = 'done' and e.result is null and r.flow = any (array[e.flow]) and r.step = e.step and r.job = e.job;
   insert into flow_tally (flow, step, done, failed, other)
   select e.flow, e.step, count(*) filter (where e.outcome = 'done'), count(*) filter (where e.outcome = 'dead'),
          count(*) filter (where e.outcome not in ('done', 'dead'))

@@ -255,7 +255,7 @@ begin
       cross join lateral (
         select case when c.wants = 'all' or c.needs = 0 then c.met = c.needs else c.met > 0 end as opens,
                case c.wants when 'all' then c.met < c.ended else c.met = 0 and c.ended = c.needs end as skips) v
-      where s.flow = c.flow and s.step = c.step and (v.opens or v.skips)
+      where s.flow = any (array[c.flow]) and s.step = c.step and (v.opens or v.skips)
       returning s.outcome, s.feeds
     )
     select array_agg(distinct f.step) into v_steps from judged j cross join lateral unnest(j.feeds) as f (step) where j.outcome = 'skipped';

@@ -57,10 +57,10 @@ create function needs_of(p_id uuid, p_token uuid)
 as $$
   select e.name, e.step, e.conditions[array_position(e.feeds, d.step)], e.outcome, e.done,
          case when b.back then l.failed else e.failed end, case when b.back then l.other else e.other end
-  from queue q
-  join flow_step d on d.flow = q.flow and d.step = q.step
+  from (select q.flow, q.step from queue q where q.id = p_id limit 1) q
+  join flow_step d on d.flow = any (array[q.flow]) and d.step = q.step
   cross join lateral unnest(d.needs) as n (step)
-  join flow_step e on e.flow = d.flow and e.step = n.step
+  join flow_step e on e.flow = any (array[d.flow]) and e.step = n.step
   cross join lateral (
     select (
       select b.id from queue b
@@ -70,7 +70,7 @@ as $$
   cross join lateral (
     select count(*) filter (where r.outcome = 'dead')::integer as failed, count(*) filter (where r.outcome not in ('done', 'dead'))::integer as other
     from flow_result r where r.flow = e.flow and r.step = e.step and b.back) l
-  where q.id = p_id and (select w.id from work_item w where w.id = p_id and w.lock_token = p_token) is not null
+  where (select w.id from work_item w where w.id = p_id and w.lock_token = p_token) is not null
   order by e.step
 $$;
 

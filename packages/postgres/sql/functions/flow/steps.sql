@@ -19,7 +19,7 @@ as $$
   )
   update flow_step s
   set added = s.added + x.added, done = greatest(0, s.done + x.done), failed = greatest(0, s.failed + x.failed), other = greatest(0, s.other + x.other)
-  from sums x where s.flow = x.flow and s.step = x.step
+  from sums x where s.flow = any (array[x.flow]) and s.step = x.step
 $$;
 
 -- Tells whether a need is met by the outcome of the step that it names. Sets no search path, as node_takes.
@@ -63,7 +63,7 @@ begin
     select s.flow, s.step, s.kind, s.due, s.state = 'open' as open, l.added as grown, s.added + l.added as added, c.done, c.failed, c.other,
            s.stop or (s.state = 'open' and c.failed >= s.stop_after) is true as stop,
            (l.added, l.done, l.failed, l.other) <> (0, 0, 0, 0) as changed
-    from looked l join flow_step s on s.flow = l.flow and s.step = l.step
+    from looked l join flow_step s on s.flow = any (array[l.flow]) and s.step = l.step
     cross join lateral (
       select greatest(0, s.done + l.done) as done, greatest(0, s.failed + l.failed) as failed, greatest(0, s.other + l.other) as other) c
   ),
@@ -86,7 +86,7 @@ begin
         state = case when j.ends then 'ended' else s.state end, ended = case when j.ends then v_now else s.ended end,
         due = case when not j.ends then s.due end,
         outcome = case when not j.ends then s.outcome when j.failed > 0 then 'failed' when j.other > 0 or j.stop then 'cancelled' else 'done' end
-    from judged j where s.flow = j.flow and s.step = j.step and (j.ends or j.changed or j.stop <> s.stop)
+    from judged j where s.flow = any (array[j.flow]) and s.step = j.step and (j.ends or j.changed or j.stop <> s.stop)
     returning s.flow, s.step, j.ends
   )
   select array_agg((t.flow, t.step, true)::step_ref) filter (where t.ends) into v_ended from settled t;
@@ -181,7 +181,7 @@ begin
       cross join lateral (
         select case m.wants when 'all' then m.met < m.ended else m.met = 0 and m.open_needs <= m.ended end as skips,
                case m.wants when 'all' then m.met = m.ended and m.open_needs <= m.ended else m.met > 0 end as opens) v
-      where s.flow = m.flow and s.step = m.step
+      where s.flow = any (array[m.flow]) and s.step = m.step
       returning s.flow, s.step, s.state, s.kind, s.added, s.wants, s.needs
     )
     select array_agg((j.flow, j.step, true)::step_ref) filter (where j.state = 'ended'),
@@ -209,7 +209,7 @@ begin
     with idle as (
       update flow_step s set state = 'ended', outcome = 'skipped', ended = p_now, due = null
       from (select distinct x.flow, x.step from unnest(v_steps) x) x
-      where s.flow = x.flow and s.step = x.step and s.outcome is null and s.kind <> 'jobs' and s.feeds <> '{}'
+      where s.flow = any (array[x.flow]) and s.step = x.step and s.outcome is null and s.kind <> 'jobs' and s.feeds <> '{}'
         and (select b.step from unnest(s.feeds) as f (step) join flow_step b on b.flow = s.flow and b.step = f.step
              where b.state = 'blocked' limit 1) is null
       returning s.flow, s.needs
