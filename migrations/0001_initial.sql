@@ -111,9 +111,10 @@ create index flow_open on flow (id) where state = 'open';
 create index flow_deadline on flow (deadline) where ended is null and deadline is not null and stopping is null;
 create index flow_ended on flow (ended) where ended is not null;
 -- Lists of flows, newest first: those that failed, by name and by key. A flow is inserted once and changed two or three times, so
--- they cost little beside the rows of its steps.
+-- they cost little beside the rows of its steps. Every name fits the condition of flow_name, but not every query: without it, look-ups
+-- by id were planned to read the whole index while statistics told of no row.
 create index flow_failed on flow (id) where state = 'failed';
-create index flow_name on flow (name, id);
+create index flow_name on flow (name, id) where name <> '';
 create index flow_key on flow (key, id) where key <> '';
 -- The flows that a job waits for, or has waited for.
 create index flow_waiter on flow (waiter) where waiter is not null;
@@ -273,7 +274,9 @@ create table dead_letter (
   checkpoint      jsonb
 );
 create index dead_letter_flow on dead_letter (flow, step) where flow is not null;
-create index dead_letter_died on dead_letter (died, id);
+-- Every row fits its condition, but only queries that say so use it: look-ups by id were planned to read all of it for each
+-- id, while statistics told of no row.
+create index dead_letter_died on dead_letter (died, id) where died > '-infinity';
 
 -- tables/installation.sql
 
@@ -1641,8 +1644,7 @@ create function forget_refused(p_jobs uuid[]) returns void
 as $$
 begin
   perform drop_flows(array(
-    select f.id from unnest(p_jobs) as j (id)
-      cross join lateral (select d.id, d.errors -> -1 as error from dead_letter d where d.id = j.id) d
+    select f.id from (select d.id, d.errors -> -1 as error from dead_letter d where d.id = any (p_jobs)) d
       cross join lateral (select f.id from flow f where f.waiter = d.id for update) f
     where coalesce(d.error ->> 'code' = 'undecodable', d.error ? '$enc')
       and (select s.step from flow_step s where s.flow = f.id and s.kind = 'jobs' limit 1) is null
@@ -4099,7 +4101,7 @@ as $$
 declare
   v_now timestamptz := statement_timestamp();
   v_from timestamptz;
-  v_counted boolean := (select count(*) from (select from dead_letter d order by d.died, d.id limit p_max / 4 + 1) c) <= p_max / 4;
+  v_counted boolean := (select count(*) from (select from dead_letter d where d.died > '-infinity' order by d.died, d.id limit p_max / 4 + 1) c) <= p_max / 4;
   v_share float8 := least(100, 100 * 200.0 / greatest(1, pg_relation_size('dead_letter') / current_setting('block_size')::integer));
   v_rows float8 := pg_stat_get_live_tuples('dead_letter'::regclass);
 begin
@@ -4283,15 +4285,19 @@ $$;
 create function redrive(p_ids uuid[]) returns setof uuid
   language plpgsql volatile security definer
   set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
 #variable_conflict use_column
 begin
   perform from flow f
-  where f.id = any (array(select distinct d.flow from dead_letter d where d.id = any (p_ids) and d.flow is not null)) order by f.id for update;
+  where f.id = any (array(select distinct d.flow from dead_letter d where d.id = any (p_ids))) order by f.id for update;
   perform forget_refused(p_ids);
   return query
     with dead as materialized (
-      select d.* from dead_letter d where d.id = any (p_ids) order by d.died, d.id for update
+      select d.* from dead_letter d where d.id = any (p_ids) order by d.id for update
     ),
     back as (
       insert into queue (id, queue, task, key, priority, max_tries, max_crashes, created, timeout, payload_version, unique_key,
@@ -4305,7 +4311,7 @@ begin
     tallied as (
       insert into flow_tally (flow, step, failed) select b.flow, b.step, -count(*) from back b where b.flow is not null group by b.flow, b.step
     ),
-    gone as (delete from dead_letter d using back b where d.id = b.id returning d.id)
+    gone as (delete from dead_letter d using back b where d.id = any (array[b.id]) returning d.id)
     select g.id from gone g;
 end
 $$;

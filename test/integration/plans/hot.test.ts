@@ -24,9 +24,11 @@ const states: Readonly<Record<string, (client: pg.Client, url: string) => Promis
   // pages, and not one row in them: the planner compares plans that cost the same to it
   'stale, seen emptied': async (client) => {
     await load(client, 2_000);
+    await kill(client, 100);
     for (const table of tables) await client.query(`delete from pgqueue.${table}`);
     for (const table of tables) await client.query(`analyze pgqueue.${table}`);
     await load(client, 100_000);
+    await kill(client, 5_000);
   },
   // vacuum removes nothing: a scan of a whole index reads all dead rows
   'a few, behind dead rows, seen empty': async (client, url) => {
@@ -42,6 +44,15 @@ const states: Readonly<Record<string, (client: pg.Client, url: string) => Promis
     await vacuum(client);
   },
 };
+
+/** Inserts dead letters. */
+async function kill(client: pg.Client, jobs: number): Promise<void> {
+  await client.query(
+    `insert into pgqueue.dead_letter (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died, payload_version, attributes, payload, errors)
+     select pgqueue.uuid_v7(), 'q0', 't', 'k', 0, 'max_tries', 20, 20, 0, 3, clock_timestamp(), clock_timestamp(), 1, '{}', '{}', '[]' from generate_series(1, $1::integer)`,
+    [jobs],
+  );
+}
 
 const tables = ['queue', 'work_queue', 'history_default', 'dead_letter'] as const;
 
@@ -220,6 +231,15 @@ const statements: Readonly<Record<string, readonly [string, readonly unknown[]]>
        array_fill(null::float8, array[cardinality($1::uuid[])]), array_fill('{"rows": 1}'::text, array[cardinality($1::uuid[])]), false)`,
     ['leased', tokenOfLoad],
   ],
+  'enqueue_unique of ids and keys': [
+    `select * from pgqueue.enqueue_unique(jsonb_build_array(
+       jsonb_build_object('task', 't', 'unique_key', 'a', 'on_conflict', 'replace'),
+       jsonb_build_object('task', 't', 'unique_key', 'b', 'on_conflict', 'supersede'), jsonb_build_object('task', 't', 'id', gen_random_uuid())))`,
+    [],
+  ],
+  amend: ['select * from pgqueue.amend($1::uuid[], 5)', ['pending']],
+  erase: ['select * from pgqueue.erase($1::uuid[])', ['dead']],
+  redrive: ['select * from pgqueue.redrive($1::uuid[])', ['dead']],
   unlocked_jobs: ['select pgqueue.unlocked_jobs($1::uuid[])', ['leased']],
   release: [
     `select * from pgqueue.release($1::uuid[], array_fill($2::uuid, array[cardinality($1::uuid[])]))`,
@@ -247,6 +267,7 @@ const held = `lock_key = 'node' and lock_token = '${tokenOfLoad}'`;
 const rowsOf: Readonly<Record<string, string>> = {
   pending: `select q.id from pgqueue.queue q
             where run_after is null and q.id not in (select w.id from pgqueue.work_item w) order by q.id limit 500`,
+  dead: `select id from pgqueue.dead_letter order by id limit 100`,
   leased: `select id from pgqueue.work_queue where lock_key = 'node' and id is not null order by id limit 100`,
   ready: `select id from pgqueue.work_queue where lock_key is null and id is not null order by id limit 100`,
   'ready members': `select unnest(jobs) as id from pgqueue.work_queue where lock_key is null and jobs is not null order by id limit 15`,

@@ -16,10 +16,16 @@ export interface Plan {
   readonly root: PlanNode;
   /** True if PostgreSQL compiled the plan (JIT), a cost at every call without any gain. */
   readonly compiled: boolean;
+  /** Leading columns of indexes, by the index's name, as far as they were looked up. */
+  readonly leads: ReadonlyMap<string, string>;
 }
 
 /** Turns notices of auto_explain into plans. */
-function collect(plans: Plan[], message: string | undefined): void {
+function collect(
+  plans: Plan[],
+  message: string | undefined,
+  leads: ReadonlyMap<string, string> = new Map(),
+): void {
   const json = message === undefined ? -1 : message.indexOf('{');
   if (message === undefined || !message.startsWith('duration:') || json === -1) return;
   const explained = JSON.parse(message.slice(json)) as {
@@ -28,7 +34,7 @@ function collect(plans: Plan[], message: string | undefined): void {
     readonly JIT?: object;
   };
   const { 'Query Text': query, Plan: root, JIT } = explained;
-  plans.push({ query, root, compiled: JIT !== undefined });
+  plans.push({ query, root, compiled: JIT !== undefined, leads });
 }
 
 const explaining = {
@@ -46,8 +52,15 @@ export async function openExplained(
 ): Promise<{ readonly client: pg.Client; readonly take: () => readonly Plan[] }> {
   const client = new pg.Client({ connectionString: url });
   const plans: Plan[] = [];
-  client.on('notice', ({ message }) => collect(plans, message));
+  const leads = new Map<string, string>();
+  client.on('notice', ({ message }) => collect(plans, message, leads));
   await client.connect();
+  const { rows } = await client.query<{ readonly index: string; readonly lead: string }>(
+    `select c.relname as index, a.attname as lead from pg_index i join pg_class c on c.oid = i.indexrelid
+     join pg_attribute a on a.attrelid = i.indrelid and a.attnum = i.indkey[0]
+     where c.relnamespace = 'pgqueue'::regnamespace`,
+  );
+  for (const { index, lead } of rows) leads.set(index, lead);
   await client.query(`load 'auto_explain'`);
   const settings = { plan_cache_mode: planCacheMode, search_path: 'pgqueue', ...explaining };
   for (const [name, value] of Object.entries(settings)) {
@@ -79,7 +92,7 @@ const tables = /^(?:queue|work_queue|history\w*|dead_letter|flow|flow_step|flow_
  * is the one join whose cost is linear whatever the planner expects; a nested loop may run in the wrong order
  * and read a table once for each id.
  */
-export function planProblems({ query, root, compiled }: Plan): readonly string[] {
+export function planProblems({ query, root, compiled, leads }: Plan): readonly string[] {
   const problems = compiled ? [`compiled: ${query.trim().slice(0, 200)}`] : [];
   const visit = (node: PlanNode, parent: PlanNode | undefined): boolean => {
     const own = tables.test(node['Relation Name'] ?? '');
@@ -91,10 +104,16 @@ export function planProblems({ query, root, compiled }: Plan): readonly string[]
     if (scans && type === 'Merge Join') problems.push(where);
     // a full index scan is no better, unless it reads the first entries only: under a limit, and without a
     // filter
-    const whole = own && type.startsWith('Index') && node['Index Cond'] === undefined;
+    const lead = leads.get(node['Index Name'] ?? '');
+    const condition = node['Index Cond'];
+    // so is one whose conditions leave the leading column open
+    const whole =
+      own &&
+      type.startsWith('Index') &&
+      (condition === undefined || (lead !== undefined && !new RegExp(`\\b${lead}\\b`).test(condition)));
     const first = ['Limit', 'LockRows'].includes(parent?.['Node Type'] ?? '') && node.Filter === undefined;
-    // an empty list of ids "implies" any condition of a partial index; nothing is read
-    const nothing = /= ANY \('\{\}'/.test(node.Filter ?? '');
+    // a list of no id "implies" any condition of a partial index; nothing is read
+    const nothing = /= ANY \('\{(?:NULL)?\}'/.test(`${condition} ${node.Filter}`);
     if (whole && !first && !nothing) {
       problems.push(`whole ${where}`);
     }

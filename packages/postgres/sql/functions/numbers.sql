@@ -119,7 +119,7 @@ as $$
 declare
   v_now timestamptz := statement_timestamp();
   v_from timestamptz;
-  v_counted boolean := (select count(*) from (select from dead_letter d order by d.died, d.id limit p_max / 4 + 1) c) <= p_max / 4;
+  v_counted boolean := (select count(*) from (select from dead_letter d where d.died > '-infinity' order by d.died, d.id limit p_max / 4 + 1) c) <= p_max / 4;
   v_share float8 := least(100, 100 * 200.0 / greatest(1, pg_relation_size('dead_letter') / current_setting('block_size')::integer));
   v_rows float8 := pg_stat_get_live_tuples('dead_letter'::regclass);
 begin

@@ -125,15 +125,19 @@ $$;
 create function redrive(p_ids uuid[]) returns setof uuid
   language plpgsql volatile security definer
   set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_hashjoin = off
+  set enable_mergejoin = off
 as $$
 #variable_conflict use_column
 begin
   perform from flow f
-  where f.id = any (array(select distinct d.flow from dead_letter d where d.id = any (p_ids) and d.flow is not null)) order by f.id for update;
+  where f.id = any (array(select distinct d.flow from dead_letter d where d.id = any (p_ids))) order by f.id for update;
   perform forget_refused(p_ids);
   return query
     with dead as materialized (
-      select d.* from dead_letter d where d.id = any (p_ids) order by d.died, d.id for update
+      select d.* from dead_letter d where d.id = any (p_ids) order by d.id for update
     ),
     back as (
       insert into queue (id, queue, task, key, priority, max_tries, max_crashes, created, timeout, payload_version, unique_key,
@@ -147,7 +151,7 @@ begin
     tallied as (
       insert into flow_tally (flow, step, failed) select b.flow, b.step, -count(*) from back b where b.flow is not null group by b.flow, b.step
     ),
-    gone as (delete from dead_letter d using back b where d.id = b.id returning d.id)
+    gone as (delete from dead_letter d using back b where d.id = any (array[b.id]) returning d.id)
     select g.id from gone g;
 end
 $$;

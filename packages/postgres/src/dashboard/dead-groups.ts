@@ -96,13 +96,13 @@ async function walk(
   return oldestFirst
     ? query(
         `select ${columns} from ${schema}.dead_letter d
-         where ($1::bigint is null or (d.died, d.id) > (${time}, $2::uuid)) and ($7::timestamptz is null or d.died <= $7)
+         where d.died > '-infinity' and ($1::bigint is null or (d.died, d.id) > (${time}, $2::uuid)) and ($7::timestamptz is null or d.died <= $7)
          order by d.died, d.id limit $3`,
         values,
       )
     : query(
         `select ${columns} from ${schema}.dead_letter d
-         where ($1::bigint is null or (d.died, d.id) < (${time}, $2::uuid)) and ($7::timestamptz is null or d.died <= $7)
+         where d.died > '-infinity' and ($1::bigint is null or (d.died, d.id) < (${time}, $2::uuid)) and ($7::timestamptz is null or d.died <= $7)
          order by d.died desc, d.id desc limit $3`,
         values,
       );

@@ -66,7 +66,7 @@ function walk(
     return sql`${columns} where f.state = 'failed' and ${from} order by f.id desc limit ${walkMax}`;
   }
   if (name !== undefined) {
-    return sql`${columns} where f.name >= ${name} and f.name <= ${name} and ${from} order by f.name desc, f.id desc limit ${walkMax}`;
+    return sql`${columns} where f.name <> '' and f.name >= ${name} and f.name <= ${name} and ${from} order by f.name desc, f.id desc limit ${walkMax}`;
   }
   if (key !== undefined && key !== '') {
     return sql`${columns} where f.key <> '' and f.key >= ${key} and f.key <= ${key} and ${from} order by f.key desc, f.id desc limit ${walkMax}`;

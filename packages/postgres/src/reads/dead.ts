@@ -133,7 +133,8 @@ function filtered(
   { queue, task, reason, olderThanMs }: DeadFilter,
 ): SelectQueryBuilder<Tables, 'dead_letter', object> {
   checkTexts({ queue, task, reason });
-  let query = kysely.selectFrom('dead_letter');
+  // the index dead_letter_died is for queries that say so
+  let query = kysely.selectFrom('dead_letter').where(sql<boolean>`died > '-infinity'`);
   if (queue !== undefined) query = query.where('queue', '=', queue);
   if (task !== undefined) query = query.where('task', '=', task);
   if (reason !== undefined) query = query.where('reason', '=', reason);

@@ -133,7 +133,8 @@ export async function listFlows(database: Database, options: FlowListOptions): P
   if (state !== undefined) query = query.where('state', '=', state);
   if (name !== undefined) query = query.where('name', '=', name);
   if (key !== undefined) query = query.where('key', '=', key);
-  // the index by key leaves out the empty one
+  // the indexes by name and key leave out the empty one
+  if (name !== undefined && name !== '') query = query.where('name', '<>', '');
   if (key !== undefined && key !== '') query = query.where('key', '<>', '');
   if (after !== undefined) query = query.where('id', '<', after);
   const rows = await withProgress(database, query);

@@ -182,8 +182,7 @@ create function forget_refused(p_jobs uuid[]) returns void
 as $$
 begin
   perform drop_flows(array(
-    select f.id from unnest(p_jobs) as j (id)
-      cross join lateral (select d.id, d.errors -> -1 as error from dead_letter d where d.id = j.id) d
+    select f.id from (select d.id, d.errors -> -1 as error from dead_letter d where d.id = any (p_jobs)) d
       cross join lateral (select f.id from flow f where f.waiter = d.id for update) f
     where coalesce(d.error ->> 'code' = 'undecodable', d.error ? '$enc')
       and (select s.step from flow_step s where s.flow = f.id and s.kind = 'jobs' limit 1) is null
