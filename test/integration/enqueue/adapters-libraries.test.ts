@@ -1,6 +1,6 @@
 import { defineTask } from '@pgqueue/core';
 import { createProducer } from '@pgqueue/producer';
-import type { Producer } from '@pgqueue/producer';
+import type { Enqueuer, Producer } from '@pgqueue/producer';
 import '@pgqueue/testing/vitest';
 import pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
@@ -16,6 +16,8 @@ const invoice = defineTask({
   key: ({ note }) => note.slice(0, 20),
   attributes: { region: 'eu' },
 });
+
+const numbers = defineTask({ name: 'numbers', payload: z.array(z.number()) });
 
 /** Texts that a driver, a template or a statement could misread. */
 const nasty = [
@@ -141,6 +143,28 @@ describe.each([...builders, ...orms])('$name', ({ open }) => {
     expect(await once()).toEqual(['enqueued', 'repeated', 'repeated']);
     expect(await once()).toEqual(['repeated', 'repeated', 'repeated']);
     expect(await jobs()).toEqual(['a']);
+  });
+
+  test("the caller hears the producer's own errors, however the library wraps those of the database", async () => {
+    await client.query(`insert into pgqueue.queue_config (queue, key_pending) values ('full', 1)`);
+    const codeOf = (enqueue: (enqueuer: Enqueuer) => Promise<unknown>, before = 'select 1'): Promise<unknown> =>
+      library
+        .transaction(async ({ executor }) => {
+          await executor.query(before, []);
+          await enqueue(producer.with(executor));
+        })
+        .then(
+          () => 'enqueued',
+          (error: unknown) => (error as { readonly code?: unknown }).code,
+        );
+    const huge = Array.from({ length: 2_000 }, () => 1e300);
+    expect(await codeOf((to) => to.enqueue(numbers, huge))).toBe('invalid_job');
+    const full = [1, 2].map((n) => numbers.job([n], { queue: 'full', key: 'a' }));
+    expect(await codeOf((to) => to.enqueueMany(full))).toBe('too_many_pending');
+    const replacing = { uniqueKey: { key: 'a', onConflict: 'replace' } } as const;
+    const serializable = 'set transaction isolation level serializable';
+    expect(await codeOf((to) => to.enqueue(numbers, [1], replacing), serializable)).toBe('configuration');
+    expect(await jobs()).toEqual([]);
   });
 
   test('special characters survive, one at a time, many, and under a unique key', async () => {

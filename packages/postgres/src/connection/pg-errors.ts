@@ -1,19 +1,34 @@
 /**
- * Returns the SQLSTATE of an error of any driver, or of its causes, four levels deep; undefined if there is
- * none.
+ * Returns the database's own error: the first with an SQLSTATE among an error of any driver and its causes, four
+ * levels deep; the error itself if none has one. Libraries such as drizzle wrap it in one that quotes the statement.
  */
-export function sqlState(error: unknown): string | undefined {
+export function databaseError(error: unknown): unknown {
   for (
     let current: unknown = error, depth = 0;
     depth < 4 && typeof current === 'object' && current !== null;
     depth += 1
   ) {
-    const code = (current as { readonly code?: unknown }).code;
-    // no SQLSTATE begins with E, but EPIPE, of the operating system, has five letters too
-    if (typeof code === 'string' && /^(?!E)[0-9A-Z]{5}$/.test(code)) return code;
+    if (ownState(current) !== undefined) return current;
     current = (current as { readonly cause?: unknown }).cause;
   }
-  return undefined;
+  return error;
+}
+
+/** Returns the SQLSTATE of an error's {@link databaseError}; undefined if there is none. */
+export function sqlState(error: unknown): string | undefined {
+  return ownState(databaseError(error));
+}
+
+function ownState(error: unknown): string | undefined {
+  const code = (error as { readonly code?: unknown } | null | undefined)?.code;
+  // no SQLSTATE begins with E, but EPIPE, of the operating system, has five letters too
+  return typeof code === 'string' && /^(?!E)[0-9A-Z]{5}$/.test(code) ? code : undefined;
+}
+
+/** Returns the message of an error's {@link databaseError}: some drivers hide the rest of it, such as its constraint. */
+export function databaseMessage(error: unknown): string {
+  const found = databaseError(error);
+  return found instanceof Error ? found.message : '';
 }
 
 /** SQLSTATE raised by the SQL functions of nodes: this incarnation was reset, lost or replaced. */
@@ -69,7 +84,7 @@ export function isOfRow(error: unknown): boolean {
  * other drivers hide the constraint.
  */
 export function isIdTaken(error: unknown): boolean {
-  return sqlState(error) === '23505' && error instanceof Error && error.message.includes('"queue_pkey"');
+  return sqlState(error) === '23505' && databaseMessage(error).includes('"queue_pkey"');
 }
 
 /**

@@ -3,7 +3,7 @@ import type { JobRow } from '@pgqueue/core/internal';
 import { PgQueueError } from '@pgqueue/core';
 import { channelName } from '../../hints/hints.ts';
 import { hintPayload } from '../../hints/hinted-job.ts';
-import { movedState, sqlState } from '../../connection/pg-errors.ts';
+import { databaseError, databaseMessage, movedState, sqlState } from '../../connection/pg-errors.ts';
 import { columnsOf } from './enqueue-columns.ts';
 import { jobJson } from './job-json.ts';
 import type { Target } from '../../connection/target.ts';
@@ -131,15 +131,16 @@ export async function explaining<Result>(enqueue: () => Promise<Result>): Promis
   try {
     return await enqueue();
   } catch (error) {
-    if (error instanceof Error && error.message.includes('queue_payload_size')) {
+    // by its text: other drivers hide the code
+    const message = databaseMessage(error);
+    if (message.includes('queue_payload_size')) {
       throw new PgQueueError(
         'invalid_job',
         'a payload takes more than 393216 bytes as PostgreSQL writes it (of 1e300, all 301 digits); store it elsewhere and enqueue a reference',
         { cause: error },
       );
     }
-    // by its text: other drivers hide the code
-    const crowded = error instanceof Error ? /queue_key_pending: (.+)/.exec(error.message)?.[1] : undefined;
+    const crowded = /queue_key_pending: (.+)/.exec(message)?.[1];
     if (crowded !== undefined) {
       throw new PgQueueError(
         'too_many_pending',
@@ -147,7 +148,7 @@ export async function explaining<Result>(enqueue: () => Promise<Result>): Promis
         { cause: error },
       );
     }
-    const strict = error instanceof Error ? tooStrict.exec(error.message)?.[0] : undefined;
+    const strict = tooStrict.exec(message)?.[0];
     if (strict !== undefined) {
       throw new PgQueueError(
         'configuration',
@@ -166,7 +167,7 @@ const tooStrict =
 
 /** Error of an enqueue through a router that came to the wrong installation. */
 function movedError(error: unknown): PgQueueError {
-  const { message, detail } = error as { readonly message: string; readonly detail?: string };
+  const { message, detail } = databaseError(error) as { readonly message: string; readonly detail?: string };
   return new PgQueueError(
     'moved',
     `${message}: nothing was enqueued here; read the routes again, and enqueue there`,
