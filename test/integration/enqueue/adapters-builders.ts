@@ -9,12 +9,17 @@ import { drizzle as drizzlePostgresJs } from 'drizzle-orm/postgres-js';
 import knex from 'knex';
 import { CamelCasePlugin, Kysely, PostgresDialect } from 'kysely';
 import type { Generated } from 'kysely';
+import * as oldest from 'kysely-0.28';
 import pg from 'pg';
 import postgres from 'postgres';
 import type { Library, NamedLibrary } from './adapters-library.ts';
 
 interface Tables {
   readonly invoice: { readonly id: Generated<number>; readonly note: string };
+}
+
+interface OldestTables {
+  readonly invoice: { readonly id: oldest.Generated<number>; readonly note: string };
 }
 
 const invoice = pgTable('invoice', { id: serial().primaryKey(), note: text().notNull() });
@@ -54,6 +59,23 @@ const openKysely = (connectionString: string): Promise<Library> => {
     dialect: new PostgresDialect({ pool: openPool(connectionString) }),
     plugins: [new CamelCasePlugin()],
   });
+  return Promise.resolve({
+    transaction: (work) =>
+      kysely.transaction().execute((trx) =>
+        work({
+          tx: trx,
+          executor: fromKysely(trx),
+          write: (note) => trx.insertInto('invoice').values({ note }).execute(),
+        }),
+      ),
+    close: () => kysely.destroy(),
+  });
+};
+
+/** The oldest Kysely that is supported; its types do not fit those of the newest. */
+const openOldestKysely = (connectionString: string): Promise<Library> => {
+  const dialect = new oldest.PostgresDialect({ pool: openPool(connectionString) });
+  const kysely = new oldest.Kysely<OldestTables>({ dialect });
   return Promise.resolve({
     transaction: (work) =>
       kysely.transaction().execute((trx) =>
@@ -121,6 +143,7 @@ const openPostgresJs = (url: string): Promise<Library> => {
 export const builders: readonly NamedLibrary[] = [
   { name: 'pg, a Client', open: openPg },
   { name: 'kysely, with a plug-in that renames columns', open: openKysely },
+  { name: 'kysely 0.28', open: openOldestKysely },
   { name: 'drizzle on node-postgres', open: openDrizzleOnNodePostgres },
   { name: 'drizzle on postgres.js', open: openDrizzleOnPostgresJs },
   { name: 'knex', open: openKnex },

@@ -147,7 +147,10 @@ describe.each([...builders, ...orms])('$name', ({ open }) => {
 
   test("the caller hears the producer's own errors, however the library wraps those of the database", async () => {
     await client.query(`insert into pgqueue.queue_config (queue, key_pending) values ('full', 1)`);
-    const codeOf = (enqueue: (enqueuer: Enqueuer) => Promise<unknown>, before = 'select 1'): Promise<unknown> =>
+    const codeOf = (
+      enqueue: (enqueuer: Enqueuer) => Promise<unknown>,
+      before = 'select 1',
+    ): Promise<unknown> =>
       library
         .transaction(async ({ executor }) => {
           await executor.query(before, []);

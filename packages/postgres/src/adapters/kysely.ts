@@ -1,15 +1,19 @@
 import { CompiledQuery } from 'kysely';
 import type { Executor } from '../connection/executor.ts';
 
-/** The part of Kysely's `Kysely` and `Transaction` that is used. */
+/**
+ * The part of Kysely's `Kysely` and `Transaction` that is used. Names no type of Kysely's: an application may have
+ * another version than this package, and the types of two versions do not fit each other.
+ */
 export interface KyselyLike {
-  executeQuery<Row>(query: CompiledQuery<Row>): Promise<{ readonly rows: Row[] }>;
+  /** @param query a `CompiledQuery` */
+  executeQuery(query: object): Promise<{ readonly rows: unknown[] }>;
 }
 
 /** An executor over a Kysely transaction (or a Kysely instance), whatever its PostgreSQL dialect. */
 export function fromKysely(kysely: KyselyLike): Executor {
   return {
     query: async <Row>(text: string, values: readonly unknown[]) =>
-      (await kysely.executeQuery<Row>(CompiledQuery.raw(text, [...values]))).rows,
+      (await kysely.executeQuery(CompiledQuery.raw(text, [...values]))).rows as Row[],
   };
 }
