@@ -22,6 +22,7 @@ import { createProducer } from '@pgqueue/producer';
 import { createScheduler } from '@pgqueue/scheduler';
 import type { Around, Worker, WorkerLogger } from '@pgqueue/worker';
 import { createWorker } from '@pgqueue/worker';
+import { aHeartbeatThread } from '@pgqueue/worker/internal';
 
 /** Options of {@link createQueue}. */
 export interface QueueOptions {
@@ -48,6 +49,11 @@ export interface QueueOptions {
   readonly concurrency?: number;
   /** The group of nodes this process belongs to. Default `default`. */
   readonly pool?: string;
+  /**
+   * Source of the heartbeats of this process's node. `true`: a thread with a connection of its own. A URL: the file of
+   * that thread, when a bundler has put it elsewhere. `false`: the event loop. Default true.
+   */
+  readonly heartbeatThread?: boolean | URL;
   /** Listens for hints with LISTEN; otherwise polls. Default true. */
   readonly listen?: boolean;
   /**
@@ -122,6 +128,7 @@ const shape: Shape<QueueOptions> = {
   shadow: optional(anything),
   concurrency: optional(aNumber({ min: 1, max: 10_000, whole: true })),
   pool: optional(aText({ max: 100 })),
+  heartbeatThread: optional(aHeartbeatThread),
   listen: optional(aFlag),
   migrate: optional(aFlag),
   around: optional(aFunction),
@@ -143,6 +150,7 @@ export function createQueue(options: QueueOptions): Queue {
     tasks = [],
     concurrency,
     pool,
+    heartbeatThread,
     policy,
     shadow,
     around,
@@ -155,7 +163,12 @@ export function createQueue(options: QueueOptions): Queue {
   const worker =
     tasks.length === 0
       ? undefined
-      : createWorker({ ...place, ...heard, ...given({ concurrency, pool, around, logger, codec }), tasks });
+      : createWorker({
+          ...place,
+          ...heard,
+          ...given({ concurrency, pool, heartbeatThread, around, logger, codec }),
+          tasks,
+        });
   const scheduler = createScheduler({ ...place, ...heard, ...given({ policy, shadow }) });
   const coded = given({ codec });
   const producer = createProducer({ ...place, ...heard, ...coded });

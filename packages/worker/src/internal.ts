@@ -1,7 +1,8 @@
-// Parts that the router is made of. Not for users: any release may change them.
+// Parts that the router and createQueue are made of. Not for users: any release may change them.
 export type { SharedSlots } from './claim/shared-slots.ts';
 export { createPace } from './claim/poll-interval.ts';
 export { createSharedSlots } from './claim/shared-slots.ts';
+export { aHeartbeatThread } from './node-options.ts';
 export { checkStop } from './options.ts';
 export { createSharingWorker } from './worker.ts';
 export { unitsOf } from './lease/unit.ts';

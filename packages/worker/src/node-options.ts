@@ -13,6 +13,9 @@ const { pool: _pool, ...connection } = databaseShape;
 
 const aUrl: Rule = { expected: 'the URL of a file', judge: (value) => value instanceof URL };
 
+/** Rule for the source of a node's heartbeats. */
+export const aHeartbeatThread: Rule = either(aFlag, aUrl);
+
 const blockedMs = aNumber({ min: 50, max: 3_600_000, whole: true });
 
 /** Rules for the options of a node. */
@@ -23,7 +26,7 @@ export const nodeShape: Shape<NodeOptions> = {
   pool: optional(aText({ max: 100 })),
   heartbeatMs: optional(aNumber({ min: 50, max: 3_600_000, whole: true })),
   lostAfterMs: optional(aNumber({ min: 100, max: 86_400_000, whole: true })),
-  heartbeatThread: optional(either(aFlag, aUrl)),
+  heartbeatThread: optional(aHeartbeatThread),
   blockedMs: optional({
     expected: `${blockedMs.expected}, or 0`,
     judge: (value, path) => value === 0 || blockedMs.judge(value, path),

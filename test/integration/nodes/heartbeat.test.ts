@@ -102,6 +102,9 @@ test.each([
 test('where the thread can not start, the node says so, and beats from its event loop', async () => {
   const gate = Promise.withResolvers<void>();
   const heartbeatThread = new URL('../../support/actors/broken-thread.ts', import.meta.url);
+  const warnings: (Error & { readonly code?: string })[] = [];
+  const note = (warning: Error): void => void warnings.push(warning);
+  process.on('warning', note);
   const worker = await bench.worker([implement(task, () => gate.promise)], { ...clocks, heartbeatThread });
   await until('it to say so', () => worker.of('node.thread_failed').length > 0);
   expect(worker.of('node.thread_failed')[0]).toMatchObject({
@@ -114,4 +117,9 @@ test('where the thread can not start, the node says so, and beats from its event
     return Number(tries.at(-1)) > 2 * Number(tries[0]);
   });
   expect(await beating()).toEqual([{ pid: await session() }]);
+  process.off('warning', note);
+  // nobody may listen to the events; said once, however often it fails
+  const told = warnings.filter(({ code }) => code === 'PGQUEUE_NO_HEARTBEAT_THREAD');
+  expect(told).toHaveLength(1);
+  expect(told[0]?.message).toContain('the heartbeat thread of node a has failed: this thread does not start');
 });

@@ -1,6 +1,6 @@
-import { retryPauseMs } from '@pgqueue/core/internal';
+import { errorData, errorLine, retryPauseMs } from '@pgqueue/core/internal';
 import type { Heartbeat } from '@pgqueue/postgres/internal';
-import { heartbeatNode, openLone } from '@pgqueue/postgres/internal';
+import { heartbeatNode, openLone, warn } from '@pgqueue/postgres/internal';
 import type { ThreadLink, ThreadParts } from './thread-link.ts';
 import { connectionOf, openThread } from './thread-link.ts';
 import type { BeatInput } from './thread-protocol.ts';
@@ -30,6 +30,8 @@ export function createHeartbeatSender(parts: ThreadParts): HeartbeatSender {
   let link: ThreadLink | undefined;
   let restart: NodeJS.Timeout | undefined;
   let failures = 0;
+  /** The thread has worked once, or a warning says that it does not. */
+  let told = false;
   const own = openLone({ ...connectionOf(parts), onBroken: parts.beatNow });
 
   const failed = (error: unknown): void => {
@@ -37,6 +39,14 @@ export function createHeartbeatSender(parts: ThreadParts): HeartbeatSender {
     failures += 1;
     const retryMs = retryPauseMs(failures, restartMaxMs);
     observe({ type: 'node.thread_failed', node, error, retryMs });
+    if (!told) {
+      const why = errorLine(errorData(error));
+      warn(
+        'PGQUEUE_NO_HEARTBEAT_THREAD',
+        `the heartbeat thread of node ${node} has failed: ${why}. A handler that blocks the event loop can lose the node. If a bundler has moved the thread's file, give its URL as heartbeatThread`,
+      );
+      told = true;
+    }
     restart = setTimeout(start, retryMs).unref();
     parts.beatNow();
   };
@@ -55,6 +65,7 @@ export function createHeartbeatSender(parts: ThreadParts): HeartbeatSender {
       if (link?.ready() === true) {
         const answer = await link.beat(input);
         failures = 0;
+        told = true;
         own.close(); // the thread's heartbeat has named its own session
         return answer;
       }
