@@ -13,10 +13,12 @@ import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { catalogEntries } from '../../scripts/check-dependencies.mjs';
 import { useDatabase } from '../support/database.ts';
+import { bundle } from './bundle.ts';
 import { writeGuide } from './guide.ts';
 import type { Tarball } from './tarballs.ts';
 import { entryPoints, packages, packAll, root, run, tarballProblems } from './tarballs.ts';
 
+const withoutMigrations: unknown = expect.stringContaining('the migrations are not beside this code');
 /** Entry points of matchers, which only a test runner can import. */
 const withinRunner = /^@pgqueue\/testing\/(?:vitest|jest)$/;
 const folder = mkdtempSync(join(tmpdir(), 'pgqueue-packed-'));
@@ -214,6 +216,31 @@ describe('an empty project with the tarballs', () => {
       thread: true, // the heartbeat's own, from the built file
       status: 'done',
     });
+  });
+
+  test('a bundle that keeps our packages external runs: migrations, an isolated handler, the heartbeat thread', async () => {
+    const args = ['heavy.ts', '--external:pgqueue', '--external:@pgqueue/*'];
+    const { start } = await bundle(project, 'external', { format: 'esm', args, databaseUrl: database.url });
+    expect(await start('migrate', 'isolated')).toEqual({ results: [2, 1] });
+  });
+
+  test('a bundle that includes them says what it can not do, and runs the rest', async () => {
+    const args = [
+      'heartbeat-thread=@pgqueue/worker/heartbeat-thread',
+      'bundled=bundled.ts',
+      // pg is CommonJS
+      `--banner:js=import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);`,
+    ];
+    const { start } = await bundle(project, 'all', { format: 'esm', args, databaseUrl: database.url });
+    expect(await start('thread')).toEqual({ results: [2] });
+    expect(await start('migrate')).toMatchObject({ code: 'configuration', message: withoutMigrations });
+  });
+
+  test('a bundle that is CommonJS says the same, and that its heartbeat thread is missing', async () => {
+    const all = { format: 'cjs', args: [], databaseUrl: database.url } as const;
+    const { start } = await bundle(project, 'common', all);
+    expect(await start('warning')).toEqual({ results: [2], warning: 'PGQUEUE_NO_HEARTBEAT_THREAD' });
+    expect(await start('migrate')).toMatchObject({ code: 'configuration', message: withoutMigrations });
   });
 
   test("the guide's tests run by vitest and by jest", async () => {

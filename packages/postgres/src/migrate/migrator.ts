@@ -1,6 +1,5 @@
 import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
-import { fileURLToPath } from 'node:url';
 import { setTimeout as delay } from 'node:timers/promises';
 import { PgQueueError } from '@pgqueue/core';
 import type { Shape } from '@pgqueue/core/internal';
@@ -61,7 +60,7 @@ const triesMax = 100;
  * lets several migrators start at once; one that was stopped goes on where it was. Applications go on working
  * meanwhile. A migration waits for locks half a second at a time, for about three minutes in all, so an open
  * transaction delays the migration and no other session. Works through PgBouncer.
- * @throws {PgQueueError} `configuration`, before any I/O; `schema_version` if an applied migration differs from the one of this package
+ * @throws {PgQueueError} `configuration`, before any I/O (an option; a bundle without the migrations); `schema_version` if an applied migration differs from the one of this package
  * @throws the error of PostgreSQL (SQLSTATE 55P03 or 40P01) if a transaction was in the way at every try
  */
 export async function migrate(options: MigrateOptions): Promise<readonly Migration[]> {
@@ -241,11 +240,21 @@ function migrationFiles(directory = migrationsDirectory()): readonly MigrationFi
 /**
  * Returns the folder of the migrations: beside `dist` in a published package, at the top in the repository.
  * Code that runs from source ignores the copy that packing makes for a moment.
+ * @throws {PgQueueError} `configuration`: a bundler has moved this code away from them
  */
 function migrationsDirectory(): URL {
-  const packed = new URL('../../migrations/', import.meta.url);
-  const fromSource = import.meta.url.endsWith('.ts');
-  return !fromSource && existsSync(fileURLToPath(packed))
-    ? packed
-    : new URL('../../../../migrations/', import.meta.url);
+  const here = import.meta.url as string | undefined; // undefined in a bundle that is CommonJS
+  const places = here?.endsWith('.ts') === true ? [] : ['../../migrations/'];
+  const found = [...places, '../../../../migrations/']
+    .map((place) => URL.parse(place, here))
+    .filter((folder) => folder !== null)
+    // a bundle may find a folder of this name that is not ours
+    .find((folder) => existsSync(new URL('roles.sql', folder)));
+  if (found === undefined) {
+    throw new PgQueueError(
+      'configuration',
+      'the migrations are not beside this code, which a bundler may have moved: keep @pgqueue/postgres external to the bundle, or run "pgqueue migrate" and give createQueue the option migrate: false',
+    );
+  }
+  return found;
 }
