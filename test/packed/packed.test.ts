@@ -234,6 +234,10 @@ describe('an empty project with the tarballs', () => {
     const { start } = await bundle(project, 'all', { format: 'esm', args, databaseUrl: database.url });
     expect(await start('thread')).toEqual({ results: [2] });
     expect(await start('migrate')).toMatchObject({ code: 'configuration', message: withoutMigrations });
+    expect(await start('isolated')).toMatchObject({
+      code: 'configuration',
+      message: expect.stringContaining('keep it external to the bundle'),
+    });
   });
 
   test('a bundle that is CommonJS says the same, and that its heartbeat thread is missing', async () => {

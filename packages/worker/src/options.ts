@@ -22,6 +22,7 @@ import type { Metrics } from '@pgqueue/telemetry';
 import { createMetrics } from '@pgqueue/telemetry';
 import { concealing } from './codec/concealed.ts';
 import { commandProblems, isExecutable } from './executable/executable.ts';
+import { childModule, noChild } from './isolation/pool.ts';
 import type { Around } from './run/around.ts';
 import { aroundHandler } from './run/around.ts';
 import { createLateWarnings } from './run/late-warnings.ts';
@@ -113,6 +114,7 @@ export function workerSettings(options: WorkerOptions): WorkerSettings {
       ? ['tasks is empty: a worker without tasks can run nothing']
       : []),
     ...tasks.flatMap(({ task, handler }) => commandProblems(task.name, handler)),
+    ...(tasks.some(({ handler }) => isIsolated(handler)) && childModule() === undefined ? [noChild] : []),
     ...[...twice].map((name) => `task ${name} has more than one handler`),
   ]);
   const handlers = new Map(tasks.map((found) => [found.task.name, aroundHandler(around, found)]));

@@ -1,6 +1,5 @@
 /**
- * Main module of the processes that run isolated handlers, started by the pool of a worker. A bundler needs
- * this file as an entry of its own.
+ * Main module of the processes that run isolated handlers, started by the pool of a worker.
  * @module
  */
 import { Worker } from 'node:worker_threads';

@@ -1,4 +1,6 @@
+import { existsSync } from 'node:fs';
 import type { IsolatedOptions } from '@pgqueue/core';
+import { PgQueueError } from '@pgqueue/core';
 import { Tinypool } from 'tinypool';
 import type { ChildInput } from './protocol.ts';
 
@@ -21,6 +23,10 @@ export interface ChildPool {
   readonly close: () => Promise<void>;
 }
 
+/** Problem of a worker with isolated handlers, where {@link childModule} finds nothing. */
+export const noChild =
+  'isolated handlers need files of @pgqueue/worker, which a bundler has left out: keep it external to the bundle';
+
 /** Time after which an idle process ends. */
 const idleMs = 10_000;
 /** The pool sets no limit of its own: the node's slots are the limit. */
@@ -35,13 +41,22 @@ interface ProcessOfPool {
   };
 }
 
+/** Returns the main module of the processes; undefined: a bundler has moved this code away from it. */
+export function childModule(): URL | undefined {
+  const here = import.meta.url as string | undefined; // undefined in a bundle that is CommonJS
+  if (here === undefined) return undefined;
+  // Two literals: bundlers that look for such files find the one that exists.
+  const child = here.endsWith('.ts')
+    ? new URL('./child.ts', import.meta.url)
+    : new URL('./child.js', import.meta.url);
+  return existsSync(child) ? child : undefined;
+}
+
 export function openPool({ memoryMb }: IsolatedOptions): ChildPool {
+  const child = childModule();
+  if (child === undefined) throw new PgQueueError('configuration', noChild);
   const pool = new Tinypool({
-    // Two literals: bundlers that look for such files find the one that exists.
-    filename: (import.meta.url.endsWith('.ts')
-      ? new URL('./child.ts', import.meta.url)
-      : new URL('./child.js', import.meta.url)
-    ).href,
+    filename: child.href,
     name: 'runAttempt',
     runtime: 'child_process',
     minThreads: 0,
