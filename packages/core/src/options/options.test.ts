@@ -8,6 +8,7 @@ import {
   aListOf,
   aNumber,
   anObject,
+  anything,
   aRecordOf,
   aText,
   either,
@@ -108,6 +109,11 @@ describe('values', () => {
     expect(optionProblems({ it: value }, { it: rule })).toEqual(
       problem === null ? [] : [`it must be ${problem}`],
     );
+  });
+
+  test('a value that may be anything must be there', () => {
+    expect(optionProblems({}, { it: anything })).toEqual(['it must be given']);
+    expect(optionProblems({ it: null }, { it: anything })).toEqual([]);
   });
 
   test('what is wrong within a value is told with its path', () => {

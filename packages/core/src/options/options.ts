@@ -66,7 +66,8 @@ export function unknownNames(
 /** Returns the problems of one value; empty when it is valid. */
 export function valueProblems(rule: Rule, value: unknown, path: string): readonly string[] {
   if (value === undefined) {
-    return rule.optional === true ? [] : [`${path} must be given: ${rule.expected}`];
+    if (rule.optional === true) return [];
+    return [`${path} must be given${rule === anything ? '' : `: ${rule.expected}`}`];
   }
   const judged = rule.judge(value, path);
   if (typeof judged !== 'boolean') return judged;

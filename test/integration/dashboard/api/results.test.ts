@@ -166,6 +166,12 @@ describe('signals', () => {
     expect(await give(missing)).toMatchObject({ status: 404, body: { code: 'not_found' } });
   });
 
+  test('without a value is told so', async () => {
+    expect(await api.post(`/jobs/${missing}/signals/a`, {})).toMatchObject({
+      body: { detail: 'body.value must be given' },
+    });
+  });
+
   test.each([
     ['no value', `/jobs/${missing}/signals/a`, {}, 'bad_request'],
     ['something beside the value', `/jobs/${missing}/signals/a`, { value: 1, other: 1 }, 'bad_request'],
