@@ -37,7 +37,8 @@ export function dependencyProblems(root) {
   const workspace = read('pnpm-workspace.yaml');
   for (const { section, name, version, reason } of catalogEntries(workspace)) {
     if (reason === undefined) problems.push(`pnpm-workspace.yaml: ${name} has no reason above it`);
-    if (section !== 'catalogs.peers' && !/^\d+\.\d+\.\d+(-[\w.]+)?$/.test(version)) {
+    // `npm:NAME@VERSION` is a second version of a package, under a name of its own
+    if (section !== 'catalogs.peers' && !/^(npm:[\w./@-]+@)?\d+\.\d+\.\d+(-[\w.]+)?$/.test(version)) {
       problems.push(`pnpm-workspace.yaml: ${name} has no exact version, but ${version}`);
     }
   }

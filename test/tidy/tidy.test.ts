@@ -165,13 +165,17 @@ describe('dependencies', () => {
   });
 
   test('without reason, version or catalog are caught', () => {
-    write('pnpm-workspace.yaml', 'catalog:\n  # why\n  a: 1.2.3\n  b: ^1.0.0\n');
+    write(
+      'pnpm-workspace.yaml',
+      'catalog:\n  # why\n  a: 1.2.3\n  b: ^1.0.0\n  # why\n  a-0: npm:a@0.1.2\n  # why\n  a-1: npm:a@^1\n',
+    );
     write('pnpm-lock.yaml', '');
     write('package.json', '{"dependencies":{"c":"1.0.0"}}');
     expect(catalogEntries('catalog:\n  # why\n  a: 1.2.3\n')).toHaveLength(1);
     expect(dependencyProblems(scratch)).toEqual([
       expect.stringContaining('b has no reason'),
       expect.stringContaining('b has no exact version'),
+      expect.stringContaining('a-1 has no exact version'),
       expect.stringContaining('c is "1.0.0"'),
     ]);
   });
