@@ -161,7 +161,7 @@ function createReader(options: ElectionOptions, onBroken: () => void): Reader {
   const { database, leaseMs, observe } = options;
   const session = options.session?.({ queryTimeoutMs: Math.max(1_000, leaseMs), onBroken });
   let readAt = -Infinity;
-  const watch = createWatch(session, database, () => {
+  const watch = createWatch({ session, database, waitMs: longestWaitMs(leaseMs) }, () => {
     readAt = performance.now();
   });
   const ask = async (leader: string): ReturnType<typeof lead> => {
@@ -205,10 +205,16 @@ function askAgainMs(expiresInMs: number): number {
 /**
  * Pause between two checks of the leader's session, in milliseconds. It does not grow with the time that a
  * check takes: the first one opens a connection, on a busy server any may be slow, and with a dedicated session
- * the check waits in the database for the session to end, up to `waitMs`.
+ * the check waits in the database for the session to end.
  */
 const lookMs = 200;
-const waitMs = 5_000;
+/**
+ * Returns how long a check may wait in the database, in milliseconds. The session's query timeout is a lease,
+ * or more. So after the wait, the answer has another second to arrive, or half of a short lease.
+ */
+function longestWaitMs(leaseMs: number): number {
+  return Math.min(5_000, Math.max(leaseMs / 2, leaseMs - 1_000));
+}
 /** Milliseconds that a leader which only lost its connection has to come back. */
 const backMs = 100;
 
@@ -225,12 +231,19 @@ interface Watch {
   readonly stop: () => boolean;
 }
 
+interface WatchOptions {
+  /** Connection on which to wait; a connection of the pool is needed by others. */
+  readonly session: Lone | undefined;
+  readonly database: Database;
+  /** Longest wait in the database, in milliseconds. */
+  readonly waitMs: number;
+}
+
 /**
  * Creates a watch. While the leader's session exists and its lease has not expired, there is no reason to try
  * for the lease.
- * @param session connection on which to wait; a connection of the pool is needed by others
  */
-function createWatch(session: Lone | undefined, database: Database, onThere: () => void): Watch {
+function createWatch({ session, database, waitMs }: WatchOptions, onThere: () => void): Watch {
   let askAt = -Infinity;
   let [missed, there] = [false, false];
   let seen: string | null = null;
