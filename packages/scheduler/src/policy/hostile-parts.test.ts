@@ -192,6 +192,7 @@ describe('an order that', () => {
       { next: () => aLane('z', [aJob('z', 9)]) },
       /chose a lane that is not in the snapshot|reading/,
     ],
+    ['makes up an empty lane', { next: () => aLane('z', []) }, /chose a lane that is not in the snapshot/],
     ['never ends', { next: forever }, /did not come back/],
   ])('%s is replaced by turns, within the same gates', (_, open, message) => {
     const { dispatched, planner } = plannerOf(

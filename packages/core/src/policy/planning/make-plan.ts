@@ -72,9 +72,11 @@ export function planWith(parts: Parts, snapshot: Snapshot, options: PlanOptions)
     else if (watch?.late() === true) stopped = 'out_of_time';
     if (stopped !== undefined) break;
     const lane = making.order.next();
-    const job = lane === undefined ? undefined : heads.of(lane);
-    if (lane === undefined || job === undefined) break;
+    if (lane === undefined) break;
+    // a made-up lane has no head either, and must not end the plan as if nothing were left
     if (!isKnown(lane)) throw new Error(`order ${part.name} chose a lane that is not in the snapshot`);
+    const job = heads.of(lane);
+    if (job === undefined) break;
     if (heads.unknown(lane)) {
       if (closeUnknown(making, lane, job)) continue;
       stopped = 'batch_full';
