@@ -44,6 +44,7 @@ export { throwProblems, unreachable } from './errors.ts';
 export { errorData, errorLine } from './error-data.ts';
 export { countByTask, terminalStatuses } from './events.ts';
 export { loggedError } from './logged.ts';
+export { storableJson } from './storable-json.ts';
 export { homeOf } from './home-of.ts';
 export { isUuid } from './ids.ts';
 export type { Rule, Shape } from './options/options.ts';

@@ -43,6 +43,19 @@ describe('the gates of a policy', () => {
     await bench.scheduled(held, free);
   });
 
+  test('a gate of a user, whose reason has what PostgreSQL refuses and is too long', async () => {
+    await bench.hand();
+    const odd = gate({ name: 'odd', admits: () => `no\u0000 \ud800${'x'.repeat(100_000)}` });
+    await bench.leads(by(odd));
+    const [id = ''] = await bench.add({});
+    const [held] = await bench.holds(id);
+    expect(held).toMatchObject({
+      kind: 'held',
+      gate: 'odd',
+      message: expect.stringMatching(/^no \ufffdx+$/),
+    });
+  });
+
   test('a rate by an attribute, with a cost', async () => {
     await bench.hand();
     const tokens = rate({

@@ -187,6 +187,24 @@ describe.each(cases)('a policy that %s', (does, hostile, part, says) => {
   });
 });
 
+test('names and messages of a policy that PostgreSQL refuses are reported, without what it refuses', async () => {
+  await fill();
+  const long = 'x'.repeat(499);
+  const scheduler = await bench.scheduler({
+    policy: planning(() => ({ held: { default: { 'odd\u0000\ud800': 1 } } })),
+    shadow: planning(() => {
+      throw new Error(`${long}\u{1f600}`); // is cut in the middle of a pair
+    }),
+  });
+  const { scheduler: seen, warnings } = await until('status', async () => {
+    const status = await operator.status();
+    return status.warnings.some(({ message }) => message.includes(long)) && status;
+  });
+  expect(seen?.held).toEqual({ default: { 'odd\ufffd': 1 } });
+  expect(warnings.some(({ message }) => message.includes(`${long}\ufffd`))).toBe(true);
+  expect(scheduler.events.filter(({ type }) => type === 'database.error')).toEqual([]);
+});
+
 test('a limit of the user that loops for one job holds that one; the others go, and explain says so', async () => {
   await fill();
   const [poisoned] = await bench.database.query<{ id: string; seq: number }>(

@@ -1,4 +1,5 @@
 import type { HeldCounts, Hold, JobFacts } from '@pgqueue/core';
+import { storableJson } from '@pgqueue/core/internal';
 import type { Leader } from './sweeps.ts';
 import type { Target } from '../connection/target.ts';
 
@@ -69,7 +70,7 @@ export async function writeReport(
   { leader, epoch }: Leader,
   report: SchedulerReport,
 ): Promise<void> {
-  await query(`select ${schema}.report($1, $2, $3::jsonb)`, [leader, epoch, JSON.stringify(report)]);
+  await query(`select ${schema}.report($1, $2, $3::jsonb)`, [leader, epoch, storableJson(report)]);
 }
 
 /** The policy that a leader reported. */
@@ -180,7 +181,7 @@ export async function answerExplain(
 ): Promise<boolean> {
   const [row] = await query<{ answered: boolean }>(
     `select ${schema}.answer_explain($1, $2, $3, $4::jsonb) as answered`,
-    [leader, epoch, n, JSON.stringify(answer)],
+    [leader, epoch, n, storableJson(answer)],
   );
   return row?.answered === true;
 }

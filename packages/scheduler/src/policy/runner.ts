@@ -188,6 +188,9 @@ function restoreWithin(running: RunnerState, saved: Readonly<Record<string, Save
   return state;
 }
 
+/** Longest text in an explanation; the rest is cut off. */
+const textMax = 2_000;
+
 /** Validates and copies an explanation. @throws {Error} it is not one */
 function cleanExplanation(explained: Explanation): Explanation {
   refusePromise(explained, 'explain');
@@ -197,8 +200,8 @@ function cleanExplanation(explained: Explanation): Explanation {
   }
   return {
     holds: holds.map(({ gate, message, untilMs, paced }) => ({
-      gate,
-      message,
+      gate: gate.slice(0, textMax),
+      message: message.slice(0, textMax),
       untilMs: Number.isFinite(untilMs) ? untilMs : null,
       ...(paced === true ? { paced } : {}),
     })),

@@ -90,9 +90,16 @@ export function stateOf(state: PolicyState): PolicyState {
   const copy = { ...state };
   const names = Object.keys(copy);
   if (names.length > 1_000) throw new Error('its state has more than 1000 parts');
-  const odd = names.find((name) => name.length < 1 || name.length > 100);
-  if (odd !== undefined) throw new Error(`a part of its state must have a name of 1 to 100 characters`);
+  if (!names.every(isStorableName)) {
+    throw new Error(
+      'a part of its state must have a name of 1 to 100 characters, without U+0000 and half a surrogate pair',
+    );
+  }
   return copy;
+}
+
+function isStorableName(name: string): boolean {
+  return name.length >= 1 && name.length <= 100 && name.isWellFormed() && !name.includes('\u0000');
 }
 
 function isPlanned(planned: Partial<PlannedJob> | null | undefined): boolean {

@@ -1,11 +1,10 @@
 import type { Parsed, Task } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
-import { jobLimits } from '@pgqueue/core/internal';
+import { jobLimits, storableJson } from '@pgqueue/core/internal';
 import { saveCheckpoint } from '@pgqueue/postgres/internal';
 import type { Attempt } from './attempt.ts';
 import { encodedCheckpoint } from '../codec/encoding.ts';
 import { lose } from '../lease/held-leases.ts';
-import { jsonText } from '../lease/json.ts';
 import type { LeaseParts } from './lease-calls.ts';
 import { loggerWith, ownRows, whileHeld } from './lease-calls.ts';
 
@@ -37,7 +36,7 @@ export async function saveText(parts: LeaseParts, attempt: Attempt, text: string
 }
 
 async function checkedText(task: Task, data: unknown): Promise<string> {
-  const text = data === null ? 'null' : jsonText(data);
+  const text = data === null ? 'null' : storableJson(data);
   const bytes = Buffer.byteLength(text);
   const bytesMax = jobLimits.payloadBytesMax;
   if (bytes > bytesMax) {

@@ -1,6 +1,5 @@
 import { PgQueueError } from '@pgqueue/core';
-import { isTooDeep, jobLimits } from '@pgqueue/core/internal';
-import { jsonText } from '../lease/json.ts';
+import { isTooDeep, jobLimits, storableJson } from '@pgqueue/core/internal';
 import type { Attempts, LeaseParts } from './lease-calls.ts';
 import { showProgress } from './lease-calls.ts';
 
@@ -53,7 +52,7 @@ export function createProgress(
 }
 
 function checkedText(task: string | undefined, value: unknown): string {
-  const text = jsonText(value);
+  const text = storableJson(value);
   const bytes = Buffer.byteLength(text);
   const refused = (why: string): PgQueueError =>
     new PgQueueError('invalid_job', `task "${task}" can't show this progress: ${why}`, { data: { task } });

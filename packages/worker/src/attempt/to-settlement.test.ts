@@ -1,10 +1,11 @@
 import { cancelled, giveUp, retryAfter, snooze } from '@pgqueue/core';
+import { storableJson } from '@pgqueue/core/internal';
 import type { AbortReason } from '@pgqueue/core';
 import { describe, expect, test } from 'vitest';
 import type { Conclusion } from './to-settlement.ts';
 import type { Ending } from '../lease/ending.ts';
 import { conclude } from './to-settlement.ts';
-import { jsonText, resultBytesMax, resultText } from '../lease/json.ts';
+import { resultBytesMax, resultText } from '../lease/json.ts';
 
 const job = { id: 'id', task: 'greet', token: 'token', tries: 2, retry: null };
 const end = (ending: Ending, aborted?: AbortReason): Conclusion =>
@@ -74,7 +75,7 @@ describe('a result', () => {
     ['\\u0000', '"\\\\u0000"'],
     [{ at: new Date(0) }, '{"at":"1970-01-01T00:00:00.000Z"}'],
   ])('%j is stored as %s', (value, text) => {
-    expect(jsonText(value)).toBe(text);
+    expect(storableJson(value)).toBe(text);
   });
 
   test('that can not be stored says so in its place', () => {

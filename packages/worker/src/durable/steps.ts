@@ -11,6 +11,7 @@ import {
   optional,
   optionProblems,
   signalFlowRow,
+  storableJson,
   throwProblems,
   waitedFlowRow,
 } from '@pgqueue/core/internal';
@@ -19,7 +20,6 @@ import { makeId, signalFlowId } from '@pgqueue/postgres/internal';
 import { addedRows } from '../flow/added-jobs.ts';
 import type { FlowEntry, NodePort } from '../flow/node-port.ts';
 import { endsByPage } from '../flow/needs.ts';
-import { jsonText } from '../lease/json.ts';
 import { childId, inOrder } from './child-ids.ts';
 
 /** The running job, as its steps see it. */
@@ -43,7 +43,7 @@ export function createDurable(port: NodePort, job: DurableJob, misfit: Misfit): 
       const entry = await port.begin(name, 'step');
       if (entry?.kind === 'step') return entry.value as Value;
       const value = await work();
-      const text = value === undefined ? undefined : jsonText(value);
+      const text = value === undefined ? undefined : storableJson(value);
       await port.keep(name, text);
       // the same as later attempts get
       return (text === undefined ? undefined : JSON.parse(text)) as Value;

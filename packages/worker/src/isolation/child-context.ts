@@ -1,4 +1,5 @@
 import type { AbortReason, JobContext, JobLogger, StatementRunner, TransactionClient } from '@pgqueue/core';
+import { storableJson } from '@pgqueue/core/internal';
 import type { PageOfEnds } from '@pgqueue/postgres/internal';
 import { addedRows } from '../flow/added-jobs.ts';
 import { createNeeds } from '../flow/needs.ts';
@@ -7,7 +8,7 @@ import { ResultError } from '../attempt/result.ts';
 import { createDurable } from '../durable/steps.ts';
 import { AbortedError } from '../lease/timing.ts';
 import type { SentResult } from '../lease/json.ts';
-import { jsonText, sentResult } from '../lease/json.ts';
+import { sentResult } from '../lease/json.ts';
 import { logText } from './log-data.ts';
 import type { Methods, Peer } from './peer.ts';
 import { OverError } from './peer.ts';
@@ -82,7 +83,7 @@ export function childContext(
 }
 
 function plain(value: unknown): unknown {
-  return JSON.parse(jsonText(value));
+  return JSON.parse(storableJson(value));
 }
 
 function clientOf(peer: () => Peer, key: number): TransactionClient {

@@ -1,3 +1,5 @@
+import { storableJson } from '@pgqueue/core/internal';
+
 /** Longest result, in bytes of JSON; store larger ones elsewhere, and return a reference. */
 export const resultBytesMax = 1_048_576;
 
@@ -17,7 +19,7 @@ export function resultText(value: unknown): { readonly text: string; readonly pr
 /** Returns a handler's result for another process. */
 export function sentResult(value: unknown): SentResult {
   try {
-    const text = jsonText(value);
+    const text = storableJson(value);
     if (Buffer.byteLength(text) <= resultBytesMax) return { text };
     return { why: `it has more than ${resultBytesMax} bytes` };
   } catch (error) {
@@ -37,19 +39,5 @@ export function receivedResult(sent: SentResult): unknown {
 /** Returns what is stored in place of a result, and its problem. */
 export function unstorable(why: string): { readonly text: string; readonly problem: string } {
   const problem = `the handler's result can't be stored as JSON: ${why}`;
-  return { text: jsonText({ pgqueue_error: problem }), problem };
-}
-
-/** @throws the errors of JSON.stringify: cycles, BigInt, a toJSON */
-export function jsonText(value: unknown): string {
-  const text = (JSON.stringify(value) as string | undefined) ?? 'null';
-  // Matches escapes of NUL and of lone surrogates; JSON of well-formed text has neither.
-  return /\\u(?:0000|d[89a-f])/.test(text) ? JSON.stringify(cleaned(JSON.parse(text))) : text;
-}
-
-function cleaned(value: unknown): unknown {
-  if (typeof value === 'string') return value.replaceAll('\u0000', '').toWellFormed();
-  if (Array.isArray(value)) return value.map(cleaned);
-  if (typeof value !== 'object' || value === null) return value;
-  return Object.fromEntries(Object.entries(value).map(([name, inner]) => [cleaned(name), cleaned(inner)]));
+  return { text: storableJson({ pgqueue_error: problem }), problem };
 }

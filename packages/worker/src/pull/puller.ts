@@ -7,6 +7,7 @@ import {
   errorData,
   retryDelayMs,
   retryPauseMs,
+  storableJson,
 } from '@pgqueue/core/internal';
 import type { Page, PeekedJob, ScanOptions, WaitingJob } from '@pgqueue/postgres';
 import type { SettleRequest, SettleVerdict } from '@pgqueue/postgres/internal';
@@ -25,7 +26,6 @@ import { encodedResult, keptError } from '../codec/encoding.ts';
 import { unitsOf } from '../lease/unit.ts';
 import type { Claimed } from '../claim/claims.ts';
 import { createClaims } from '../claim/claims.ts';
-import { jsonText } from '../lease/json.ts';
 import { createMembership } from '../node/node.ts';
 import { createLowWater, createPace } from '../claim/poll-interval.ts';
 import { createDecoder } from './decoder.ts';
@@ -132,7 +132,7 @@ class PullerNode implements Puller {
     if (result instanceof Error) {
       throw new PgQueueError('configuration', 'ack: an Error is no result: give it to nack(job, error)');
     }
-    const text = jsonText(result);
+    const text = storableJson(result);
     return this.#settle(
       list(jobs),
       (verdicts) => verdicts,
