@@ -10,6 +10,7 @@ import {
 } from '@pgqueue/core';
 import type { Gate } from '@pgqueue/core';
 import { maintenanceWindow } from '@pgqueue/scheduler';
+import pg from 'pg';
 import { afterEach, describe, expect, test } from 'vitest';
 import { opened } from '../../support/database.ts';
 import { hourMs, isIn, openExplained } from './explain-support.ts';
@@ -105,6 +106,32 @@ describe('the gates of a policy', () => {
     await bench.hint();
     await bench.scheduled(second);
     expect(await bench.holds(third)).toEqual([{ ...held, message: `${line} its job ${second} is ready` }]);
+  });
+
+  test("ordered keys: a job whose row an application's transaction holds, and those behind it", async () => {
+    await bench.hand();
+    const job = { queue: 'mail', key: 'acme' };
+    const [first = '', second = ''] = await bench.add(job, job);
+    const application = new pg.Client({ connectionString: bench.test.url });
+    await application.connect();
+    try {
+      await application.query('begin');
+      await application.query('select from pgqueue.queue where id = $1 for update', [first]);
+      await bench.leads(by(ordered()));
+      const reasons = await until('the leader has met the lock', async () => {
+        const held = await bench.holds(first);
+        return held.length > 0 && held;
+      });
+      expect(reasons).toMatchObject([
+        { kind: 'held', gate: 'locked_row', message: expect.stringContaining('holds its row'), until: null },
+      ]);
+      expect(await bench.holds(second)).toMatchObject([
+        { kind: 'held', gate: 'ordered', message: expect.stringContaining('goes first') },
+      ]);
+    } finally {
+      await application.end();
+    }
+    await bench.scheduled(first);
   });
 
   test('a circuit breaker that has opened, until it tries again', async () => {

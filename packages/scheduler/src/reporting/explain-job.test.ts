@@ -96,6 +96,18 @@ describe('what a tick left', () => {
     ).toEqual([a, b, c]);
   });
 
+  test('the first job of a key that was left out is the first of its lane', () => {
+    const left = {
+      snapshot: snapshotOf([{ ...laneOf('acme', b), skipped: true }]),
+      dispatched: writtenOf(),
+      settled: [],
+    };
+    const asked = (job: Candidate): Lane | undefined =>
+      afterTick(left, { job, firstId: a.id, retryDueMs: null, legible: true }).laneOf;
+    expect(asked(a)).toMatchObject({ jobs: [a, b], skipped: false });
+    expect(asked(b)?.skipped).toBe(true);
+  });
+
   test('in a lane that is not known, something stands where its first job is', () => {
     const left = { snapshot: snapshotOf([]), dispatched: writtenOf(), settled: [] };
     const behind = afterTick(left, { job: c, firstId: a.id, retryDueMs: null, legible: true }).laneOf;

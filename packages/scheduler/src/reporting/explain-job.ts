@@ -13,6 +13,8 @@ export interface TickOutcome {
   readonly dispatched: Pick<Flying, 'jobs'>;
   /** Ended attempts that the policy's state does not include yet. */
   readonly settled: Snapshot['settled'];
+  /** Jobs that ticks leave out for now, because they could not be written or can't be read. */
+  readonly leftOut: ReadonlySet<string>;
 }
 
 export interface ExplainOptions {
@@ -31,7 +33,8 @@ export async function explainNow(
 ): Promise<LeaderAnswer> {
   const facts = await readWaitingJob(database, id);
   // read `left` only after the query: a tick may have run meanwhile
-  const { snapshot, laneOf } = afterTick(left(), facts);
+  const outcome = left();
+  const { snapshot, laneOf } = afterTick(outcome, facts);
   const answer = { policy, atMs: snapshot.nowMs, holds: [], ahead: null, failed: null };
   const none = { windowMs: 0, key: 0, queue: 0, all: 0 };
   if (facts === undefined || laneOf === undefined) return { ...answer, waits: false, flow: none };
@@ -43,8 +46,16 @@ export async function explainNow(
     waits: true,
     flow: flow.of(facts.job),
     ...(explained ?? { failed: 'it gives no explanation, or failed when it was asked: see status' }),
+    holds: [...(outcome.leftOut.has(facts.job.id) ? [locked] : []), ...(explained?.holds ?? [])],
   };
 }
+
+const locked = {
+  gate: 'locked_row',
+  message:
+    "an application's transaction holds its row, or has just changed it: it goes within two seconds of that transaction's end",
+  untilMs: null,
+};
 
 const unreadable = {
   gate: 'unreadable',
@@ -58,7 +69,7 @@ const unreadable = {
  * has just read when its key's first retry is due.
  */
 export function afterTick(
-  { snapshot, dispatched: written, settled }: TickOutcome,
+  { snapshot, dispatched: written, settled }: Omit<TickOutcome, 'leftOut'>,
   facts: WaitingFacts | undefined,
 ): { readonly snapshot: Snapshot; readonly laneOf: Lane | undefined } {
   const dispatched = written.jobs();
@@ -88,7 +99,10 @@ function withJob(lane: Lane, { job, firstId, retryDueMs }: WaitingFacts): Lane {
   // in a lane that is not known, a placeholder stands for its first job, so that this job does not look like
   // the first
   const first = others.length === 0 && firstId !== job.id ? [{ ...job, id: firstId, seq: job.seq - 1 }] : [];
-  return { ...lane, jobs: [...first, ...others, job].toSorted(compareInKey), retryDueMs, fresh: true };
+  const jobs = [...first, ...others, job].toSorted(compareInKey);
+  // if the first job was left out, this adds it
+  const skipped = lane.skipped === true && firstId !== job.id;
+  return { ...lane, jobs, ...(lane.skipped === undefined ? {} : { skipped }), retryDueMs, fresh: true };
 }
 
 /** Adds the dispatched items to each pool's ready items. Jobs of one bundle count as one item. */

@@ -29,11 +29,11 @@ export function startReporting(database: Database, settings: Settings, planner: 
     questionsAfter: answers.after,
     serverLost: answers.serverLost,
     tick: (tick) => {
-      const { leader, questions, snapshot, dispatched, settled, held, forecast, durationMs, unreadable } =
-        tick;
+      const { leader, questions, snapshot, dispatched, settled, leftOut } = tick;
+      const { held, forecast, durationMs, unreadable } = tick;
       const plan = planner.aside();
       flow.dispatched(dispatched.items.flatMap(({ jobs }) => jobs));
-      answers.seen(leader, questions, { snapshot, dispatched, settled });
+      answers.seen(leader, questions, { snapshot, dispatched, settled, leftOut });
       reporter.tick({
         leader,
         held,

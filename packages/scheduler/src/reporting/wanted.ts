@@ -10,7 +10,7 @@ import { batchSizeOf } from '../tick/work-items.ts';
 import type { TickOutcome } from './explain-job.ts';
 
 /** State after a tick, as far as the number of slots depends on it. */
-export interface SlotsAsked extends TickOutcome {
+export interface SlotsAsked extends Omit<TickOutcome, 'leftOut'> {
   /** Work items before this tick's dispatch. */
   readonly flying: Pick<Flying, 'items'>;
   readonly dispatched: Flying;

@@ -11,6 +11,7 @@ import { knowsAll, look } from './read-snapshot.ts';
 import type { LeaderState } from '../state/leader-state.ts';
 import { createLeaderState } from '../state/leader-state.ts';
 import type { Settings } from '../options.ts';
+import type { TickOutcome } from '../reporting/explain-job.ts';
 import type { PollInterval } from './poll-interval.ts';
 import { createPollInterval } from './poll-interval.ts';
 import type { SafePlan } from '../policy/planner.ts';
@@ -66,6 +67,8 @@ export interface TickReport {
   readonly settled: Snapshot['settled'];
   readonly durationMs: number;
   readonly unreadable: ReturnType<LeaderState['unreadable']['current']>;
+  /** See {@link TickOutcome.leftOut}. */
+  readonly leftOut: TickOutcome['leftOut'];
   /** Open explain questions. */
   readonly questions: TickRead['questions'];
 }
@@ -130,7 +133,8 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     const { settled, nodes } = state;
     const told = { leader, snapshot, held, forecast, flying, nodes, settled, durationMs };
     const { questions } = read;
-    options.onTick({ ...told, dispatched: written, questions, unreadable: state.unreadable.current() });
+    const [unreadable, left] = [state.unreadable.current(), state.laneCache.leftOut()];
+    options.onTick({ ...told, dispatched: written, questions, unreadable, leftOut: left });
     await endMoves(options, state, leader);
     // refused jobs are left out of the next plan, so others may take their slots
     const atOnce =
@@ -165,7 +169,8 @@ function noteHeld(
   seen: { readonly rows: TickRead['rows']; readonly nowMs: number },
 ): void {
   const held = heldFresh(holds, laneCache.fresh());
-  lookahead.note({ ...seen, reason: (id) => (laneCache.leftOut(id) ? leftOut : held(id)) });
+  const left = laneCache.leftOut();
+  lookahead.note({ ...seen, reason: (id) => (left.has(id) ? leftOut : held(id)) });
 }
 
 function forgetPlaces({ onServerLost }: DispatcherOptions, { cursors }: LeaderState): void {

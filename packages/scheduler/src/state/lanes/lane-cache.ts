@@ -39,8 +39,8 @@ export interface LaneCache {
   readonly whole: () => boolean;
   /** Reports whether all lanes are known and none must be read out of turn. */
   readonly complete: () => boolean;
-  /** Reports whether a job is left out of its lane, because it was refused recently or can't be read. */
-  readonly leftOut: (id: string) => boolean;
+  /** Returns the jobs that are left out of their lanes, because they were refused recently or can't be read. */
+  readonly leftOut: () => ReadonlySet<string>;
   /** Number of unknown lanes to look for; 0: the last page was nearly all known, or there is no room. */
   readonly discovers: () => number;
   /** Notes the lanes a plan held. */
@@ -104,7 +104,8 @@ interface CacheState {
   /** Persistent read depth, by lane name, of lanes that use up more than their part of a page. */
   readonly deep: Map<string, number>;
   readonly refusals: Refusals;
-  readonly leftOut: Set<string>;
+  /** A new set with each read: explanations keep that of the last tick. */
+  leftOut: Set<string>;
   readonly room: LaneRoom;
   nowMs: number;
   after: LaneId;
@@ -163,7 +164,7 @@ export function createLaneCache(cursors: Pick<LaneCursors, 'went'>, max: number 
     },
     whole: () => memory.whole,
     complete: () => memory.whole && wanted.size === 0 && deep.size === 0,
-    leftOut: (id) => memory.leftOut.has(id),
+    leftOut: () => memory.leftOut,
     discovers: () => (memory.discovering ? memory.room.free() : 0),
     planned: (plan) => memory.room.planned(plan),
     lanes: () => memory.list.slice(),
@@ -260,10 +261,11 @@ function takeWanted(
 }
 
 function see(memory: CacheState, rows: readonly LaneRow[], page: LanePage): void {
-  const { known, refusals, leftOut } = memory;
+  const { known, refusals } = memory;
   const { keys, nowMs, unreadable, open = false } = page;
   memory.nowMs = nowMs;
-  leftOut.clear();
+  const leftOut = new Set<string>();
+  memory.leftOut = leftOut;
   const lanes = rowsByLane(rows);
   const paged = [...lanes.values()].filter(([row]) => row?.paged === true);
   // a lane absent while all were known is new, whenever its jobs were created: a delay ended

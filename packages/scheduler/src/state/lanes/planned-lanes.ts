@@ -14,10 +14,12 @@ export function leave(
   {
     byId,
     refusals,
+    leftOut,
     nowMs,
   }: {
     readonly byId: Map<string, KnownJob>;
     readonly refusals: Refusals;
+    readonly leftOut: Set<string>;
     readonly nowMs: number;
   },
   planned: Iterable<string>,
@@ -40,6 +42,7 @@ export function leave(
     else {
       left.refused = true;
       refusals.note(id, job.rowVersion, nowMs);
+      leftOut.add(id);
     }
     byId.delete(id);
   }
