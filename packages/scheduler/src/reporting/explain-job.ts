@@ -53,7 +53,7 @@ export async function explainNow(
 const locked = {
   gate: 'locked_row',
   message:
-    "an application's transaction holds its row, or has just changed it: it goes within two seconds of that transaction's end",
+    "an application's transaction holds its row, or has just changed it: it is tried again within two seconds",
   untilMs: null,
 };
 

@@ -11,7 +11,6 @@ import { knowsAll, look } from './read-snapshot.ts';
 import type { LeaderState } from '../state/leader-state.ts';
 import { createLeaderState } from '../state/leader-state.ts';
 import type { Settings } from '../options.ts';
-import type { TickOutcome } from '../reporting/explain-job.ts';
 import type { PollInterval } from './poll-interval.ts';
 import { createPollInterval } from './poll-interval.ts';
 import type { SafePlan } from '../policy/planner.ts';
@@ -67,8 +66,8 @@ export interface TickReport {
   readonly settled: Snapshot['settled'];
   readonly durationMs: number;
   readonly unreadable: ReturnType<LeaderState['unreadable']['current']>;
-  /** See {@link TickOutcome.leftOut}. */
-  readonly leftOut: TickOutcome['leftOut'];
+  /** Jobs that ticks leave out for now, because they could not be written or can't be read. */
+  readonly leftOut: ReadonlySet<string>;
   /** Open explain questions. */
   readonly questions: TickRead['questions'];
 }
@@ -133,8 +132,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     const { settled, nodes } = state;
     const told = { leader, snapshot, held, forecast, flying, nodes, settled, durationMs };
     const { questions } = read;
-    const [unreadable, left] = [state.unreadable.current(), state.laneCache.leftOut()];
-    options.onTick({ ...told, dispatched: written, questions, unreadable, leftOut: left });
+    options.onTick({ ...told, dispatched: written, questions, ...setAside(state) });
     await endMoves(options, state, leader);
     // refused jobs are left out of the next plan, so others may take their slots
     const atOnce =
@@ -160,6 +158,11 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     serverLost,
     settled: behind.settled,
   };
+}
+
+/** Returns what ticks leave out. */
+function setAside({ unreadable, laneCache }: LeaderState): Pick<TickReport, 'unreadable' | 'leftOut'> {
+  return { unreadable: unreadable.current(), leftOut: laneCache.leftOut() };
 }
 
 /** Notes the jobs held in the lanes just read, since jobs behind them may be able to go. */
