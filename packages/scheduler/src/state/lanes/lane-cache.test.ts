@@ -166,6 +166,18 @@ test('a job that could not be written is left out for a while, and its lane says
   expect(cache.lanes().map(({ jobs, skipped }) => [jobs.length, skipped])).toEqual([[2, false]]);
 });
 
+test('a job that is left out behind the first one does not hold that one up', () => {
+  const cache = createLaneCache({ went: () => {} });
+  const rows = [row('a', 1), row('a', 2), row('a', 3)];
+  const read = (unreadable: string): void =>
+    cache.see(rows, { keys: 10, nowMs: 0, unreadable: new Set([unreadable]) });
+  const seen = (): unknown => cache.lanes().map(({ jobs, skipped }) => [jobs.map(({ id }) => id), skipped]);
+  read('a2');
+  expect(seen()).toEqual([[['a1', 'a3'], false]]);
+  read('a1');
+  expect(seen()).toEqual([[['a2', 'a3'], true]]);
+});
+
 test('pages are large as long as they show lanes that are not known', () => {
   const cache = createLaneCache({ went: () => {} });
   expect(cache.discovers()).toBeGreaterThan(0);

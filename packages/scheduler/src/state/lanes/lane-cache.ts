@@ -68,8 +68,9 @@ export interface LanePage {
   readonly unreadable?: ReadonlySet<string>;
 }
 
-/** A cached lane. `skipped`: some jobs before its first ones were left out. */
+/** A cached lane. `skipped`: jobs before its first one were left out. `gaps`: so were jobs before, between or behind these. */
 interface CachedLane extends LaneId, Required<Pick<Lane, 'more' | 'skipped' | 'retryDueMs' | 'found'>> {
+  readonly gaps: boolean;
   readonly jobs: readonly KnownJob[];
   readonly lane: Lane;
   /** Index in the list of all lanes. */
@@ -173,7 +174,7 @@ export function createLaneCache(cursors: Pick<LaneCursors, 'went'>, max: number 
     wrote: (planned, written) => {
       for (const [name, left] of leave(memory, planned, written)) {
         const entry = known.get(name);
-        if (entry?.skipped === false) cursors.went(entry, entry.jobs, ({ id }) => !written.has(id));
+        if (entry?.gaps === false) cursors.went(entry, entry.jobs, ({ id }) => !written.has(id));
         settle(memory, name, left);
       }
     },
@@ -223,11 +224,11 @@ function renew(memory: CacheState, name: string, jobs: readonly KnownJob[]): rea
 
 function put(memory: CacheState, entry: Omit<CachedLane, 'lane' | 'at'>, isFresh: boolean): void {
   const { known, list, fresh } = memory;
-  const { queue, key, jobs, more, skipped, retryDueMs, found } = entry;
+  const { queue, key, jobs, more, skipped, gaps, retryDueMs, found } = entry;
   const name = laneName(entry);
   const lane: Lane = { queue, key, jobs, more, skipped, retryDueMs, found, fresh: isFresh };
   const at = known.get(name)?.at ?? list.length;
-  known.set(name, { queue, key, jobs, more, skipped, retryDueMs, found, lane, at });
+  known.set(name, { queue, key, jobs, more, skipped, gaps, retryDueMs, found, lane, at });
   list[at] = lane;
   if (isFresh) fresh.add(name);
   else fresh.delete(name);
@@ -301,9 +302,10 @@ function see(memory: CacheState, rows: readonly LaneRow[], page: LanePage): void
     const { queue, key, retryDueMs, wanted } = first;
     const front = laneRows.filter(({ ahead }) => !ahead).length;
     const jobs = renew(memory, name, seen);
-    const skipped = laneRows.some(({ id }) => id !== null && leftOut.has(id));
+    const isLeftOut = ({ id }: LaneRow): boolean => id !== null && leftOut.has(id);
+    const [skipped, gaps] = [isLeftOut(first), laneRows.some(isLeftOut)];
     memory.room.filled(name);
-    put(memory, { queue, key, jobs, more: front >= wanted, skipped, retryDueMs, found }, true);
+    put(memory, { queue, key, jobs, more: front >= wanted, skipped, gaps, retryDueMs, found }, true);
   }
   for (const name of memory.deep.keys()) if (!known.has(name)) memory.deep.delete(name);
   if (memory.whole) memory.after = start;
@@ -314,15 +316,14 @@ function add(memory: CacheState, job: KnownJob): boolean {
   const { known, byId, refusals, room, nowMs } = memory;
   const name = laneName(job);
   const entry = known.get(name);
-  const { queue, key, jobs, more, skipped, retryDueMs, found } = entry ?? { ...job, ...emptyLane };
-  if (byId.has(job.id) || refusals.leavesOut(job, nowMs) || more || skipped || retryDueMs !== null)
-    return false;
+  const { queue, key, jobs, more, skipped, gaps, retryDueMs, found } = entry ?? { ...job, ...emptyLane };
+  if (byId.has(job.id) || refusals.leavesOut(job, nowMs) || more || gaps || retryDueMs !== null) return false;
   if (entry === undefined && !room.admits({ isNew: true, open: false })) return false;
   const after = jobs.findIndex(({ priority }) => priority > job.priority);
   byId.set(job.id, job);
   room.filled(name);
   const all = jobs.toSpliced(after === -1 ? jobs.length : after, 0, job);
-  put(memory, { queue, key, jobs: all, more, skipped, retryDueMs, found }, true);
+  put(memory, { queue, key, jobs: all, more, skipped, gaps, retryDueMs, found }, true);
   return true;
 }
 
@@ -335,7 +336,14 @@ function remove(memory: CacheState, { id, queue, key }: Parameters<LaneCache['re
   else put(memory, { ...entry, jobs }, false);
 }
 
-const emptyLane = { jobs: [], more: false, skipped: false, retryDueMs: null, found: false } as const;
+const emptyLane = {
+  jobs: [],
+  more: false,
+  skipped: false,
+  gaps: false,
+  retryDueMs: null,
+  found: false,
+} as const;
 
 /** Reports whether a lane is new: its first job arrived after the last read. */
 function isNew({ wereAll, newFromMs }: CacheState, [first]: readonly KnownJob[]): boolean {
