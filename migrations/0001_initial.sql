@@ -570,7 +570,7 @@ create index queue_config_forgets on queue_config (queue) where retention = '0';
 
 -- tables/schedule.sql
 
--- retry_after: time before which it is not tried, since it failed; next_slot stays due meanwhile.
+-- last_slot: the slot that was enqueued last; it and earlier ones are not enqueued again. retry_after: time before which it is not tried, since it failed; next_slot stays due meanwhile.
 create table schedule (
   name        text collate "C" primary key check (length(name) between 1 and 200),
   cron        text        not null check (length(cron) <= 200),
@@ -583,14 +583,6 @@ create table schedule (
   last_slot   timestamptz,
   retry_after timestamptz,
   updated     timestamptz not null default clock_timestamp()
-);
--- Enqueued slots, one unique row each: two leaders, or one that repeats a statement, can't enqueue a slot
--- twice.
-create table schedule_slot (
-  schedule text collate "C" not null references schedule (name) on delete cascade,
-  slot     timestamptz not null,
-  job      uuid        not null,
-  primary key (schedule, slot)
 );
 
 -- tables/shared_limit.sql
@@ -972,14 +964,14 @@ alter table audit
 
 -- functions/cron/schedule.sql
 
--- Enqueues the job of a schedule as p_job, and returns its id; null: there is no such schedule. Runs with the
+-- Enqueues the job of a schedule, and returns its id; null: there is no such schedule. Runs with the
 -- caller's rights: an operator may insert jobs anyway.
-create function enqueue_scheduled(p_name text, p_job uuid default uuid_v7()) returns uuid
+create function enqueue_scheduled(p_name text) returns uuid
   language sql volatile
   set search_path from current
 as $$
-  insert into queue (id, queue, task, key, priority, attributes, timeout, max_tries, max_crashes, retry, payload, payload_version)
-  select p_job, coalesce(s.options ->> 'queue', 'default'), s.task, coalesce(s.options ->> 'key', ''),
+  insert into queue (queue, task, key, priority, attributes, timeout, max_tries, max_crashes, retry, payload, payload_version)
+  select coalesce(s.options ->> 'queue', 'default'), s.task, coalesce(s.options ->> 'key', ''),
          coalesce((s.options ->> 'priority')::integer, 0), coalesce(nullif(s.options -> 'attributes', 'null'), '{}'),
          (s.options ->> 'timeoutMs')::float8 * interval '1 millisecond', coalesce((s.options ->> 'maxTries')::smallint, 20),
          coalesce((s.options ->> 'maxCrashes')::smallint, 3), nullif(s.options -> 'retry', 'null'), s.payload,
@@ -1001,7 +993,6 @@ as $$
 declare
   s schedule;
   v_slot timestamptz := p_read ->> 'slot';
-  v_job uuid := uuid_v7();
 begin
   perform assert_leader(p_leader, p_epoch);
   select * into s from schedule where name = p_read ->> 'name' for update skip locked;
@@ -1011,19 +1002,13 @@ begin
   end if;
   -- of one that failed, p_read has only the time to try it again: its slot stays due
   update schedule
-  set next_slot = coalesce((p_read ->> 'next')::timestamptz, next_slot), last_slot = coalesce(v_slot, last_slot),
+  set next_slot = coalesce((p_read ->> 'next')::timestamptz, next_slot), last_slot = greatest(v_slot, last_slot),
       retry_after = (p_read ->> 'retry')::timestamptz
   where name = s.name;
-  if v_slot is null then
+  if v_slot is null or v_slot <= s.last_slot then
     return null;
   end if;
-  insert into schedule_slot (schedule, slot, job) values (s.name, v_slot, v_job) on conflict do nothing;
-  if not found then
-    return null;
-  end if;
-  perform enqueue_scheduled(s.name, v_job);
-  delete from schedule_slot where schedule = s.name and slot < v_slot - interval '7 days';
-  return v_job;
+  return enqueue_scheduled(s.name);
 end
 $$;
 

@@ -60,7 +60,7 @@ begin
                     on node to %I', s || '_' || r);
   end loop;
 
-  execute format('grant select on job, queue_status, overview, queue_config, policy_state, scheduler_lease, schedule_slot, scheduler_report, scheduler_policy, queue_held, activity, activity_mark, flow_step, shared_limit, shared_limit_part to %I', s || '_viewer');
+  execute format('grant select on job, queue_status, overview, queue_config, policy_state, scheduler_lease, scheduler_report, scheduler_policy, queue_held, activity, activity_mark, flow_step, shared_limit, shared_limit_part to %I', s || '_viewer');
   execute format('grant select (id, name, key, unique_key, state, reason, created, deadline, stopping, ended, waiter) on flow to %I', s || '_viewer');
   execute format('grant select (flow, step, job, outcome) on flow_result to %I', s || '_viewer');
   -- all columns but the tokens: a client that knows a token can settle in place of its holder

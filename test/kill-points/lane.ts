@@ -66,7 +66,7 @@ type Kind = keyof typeof survivorsOf;
 const kinds: readonly Kind[] = ['scheduler', 'worker'];
 
 const empty = `
-  ${emptying([...jobTables, 'schedule_slot', 'schedule', 'policy_state'])};
+  ${emptying([...jobTables, 'schedule', 'policy_state'])};
   delete from effect; delete from application;
   update pgqueue.scheduler_lease set leader = null, expires = '-infinity';`;
 

@@ -23,9 +23,9 @@ const questions: Readonly<Record<string, string>> = {
   'effects of nothing': `select e.job::text as what from effect e where not exists (select from pgqueue.history h where h.id = e.job)`,
   'tries that were not counted exactly once': `
     select h.id || ' ' || h.tries as what from pgqueue.history h where h.task <> 'effect' and h.tries <> (h.task = 'fails')::integer`,
-  'slots of the schedule without exactly one job': `
-    select s.slot::text as what from pgqueue.schedule_slot s
-    where (select count(*) from pgqueue.history h where h.id = s.job) <> 1`,
+  'schedules whose one slot has not exactly one job': `
+    select s.name as what from pgqueue.schedule s
+    where s.last_slot is not null and (select count(*) from pgqueue.history h where h.task = s.task and h.id <> all ($1::uuid[])) <> 1`,
   'jobs and their application apart': `
     select a.job::text as what from application a where not exists (select from pgqueue.history h where h.id = a.job)`,
   'rows that are left': `

@@ -93,7 +93,6 @@ export function seedOf(database: () => Database): Seed {
           ...jobTables,
           ...flowTables,
           'work_front',
-          'schedule_slot',
           'schedule',
           'queue_config',
           'scheduler_report',

@@ -101,10 +101,7 @@ export async function openBench(): Promise<Bench> {
     ...jobsOf(database),
     clear: async () => {
       await stopAll();
-      await database.query(
-        emptying([...jobTables, 'queue_config', 'policy_state', 'schedule', 'schedule_slot']),
-        [],
-      );
+      await database.query(emptying([...jobTables, 'queue_config', 'policy_state', 'schedule']), []);
     },
     close: async () => {
       await stopAll();

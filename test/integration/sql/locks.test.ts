@@ -65,8 +65,7 @@ async function busy(): Promise<Readonly<Record<string, string>>> {
     insert into pgqueue.queue_config (queue) values ('default');
     insert into pgqueue.dead_letter select id, queue, task, key, priority, 'gave_up', 0, 1, 0, 1, created, created, null, 1, null, null,
       null, '{}', '{}', null, null, '[]' from pgqueue.queue where id = '${more}';
-    insert into pgqueue.schedule (name, cron, task) values ('due', '* * * * *', 'hello');
-    insert into pgqueue.schedule_slot values ('due', clock_timestamp() - interval '30 days', gen_random_uuid())`);
+    insert into pgqueue.schedule (name, cron, task) values ('due', '* * * * *', 'hello')`);
   const plan = `'{"pool": "default", "parts": {"p": 1}, "front": true, "settled": [1]}'`;
   const slot = `jsonb_build_object('name', 'due', 'cron', '* * * * *', 'timezone', 'UTC', 'slot', now(), 'next', now())`;
   return {

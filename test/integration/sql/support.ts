@@ -96,7 +96,7 @@ export async function openGround(): Promise<Ground> {
     leader,
     session: () => openSession(test.url),
     reset: async () => {
-      await looks.sql(emptying([...jobTables, 'queue_config', 'policy_state', 'schedule', 'schedule_slot']));
+      await looks.sql(emptying([...jobTables, 'queue_config', 'policy_state', 'schedule']));
       await looks.sql(`update pgqueue.scheduler_lease set leader = null, expires = '-infinity'`);
       ({ epoch } = await lead(database, 'leader', 600_000));
     },

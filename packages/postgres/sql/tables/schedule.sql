@@ -1,4 +1,4 @@
--- retry_after: time before which it is not tried, since it failed; next_slot stays due meanwhile.
+-- last_slot: the slot that was enqueued last; it and earlier ones are not enqueued again. retry_after: time before which it is not tried, since it failed; next_slot stays due meanwhile.
 create table schedule (
   name        text collate "C" primary key check (length(name) between 1 and 200),
   cron        text        not null check (length(cron) <= 200),
@@ -11,12 +11,4 @@ create table schedule (
   last_slot   timestamptz,
   retry_after timestamptz,
   updated     timestamptz not null default clock_timestamp()
-);
--- Enqueued slots, one unique row each: two leaders, or one that repeats a statement, can't enqueue a slot
--- twice.
-create table schedule_slot (
-  schedule text collate "C" not null references schedule (name) on delete cascade,
-  slot     timestamptz not null,
-  job      uuid        not null,
-  primary key (schedule, slot)
 );

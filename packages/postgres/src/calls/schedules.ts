@@ -44,7 +44,7 @@ export async function pauseSchedule(target: Target, name: string, paused: boolea
   return rows.length > 0;
 }
 
-/** Removes a schedule and its slots; jobs that it enqueued stay. False: there is no such schedule. */
+/** Removes a schedule; jobs that it enqueued stay. False: there is no such schedule. */
 export async function removeSchedule(target: Target, name: string): Promise<boolean> {
   const rows = await target.query(`delete from ${target.schema}.schedule where name = $1 returning 1`, [
     name,

@@ -319,7 +319,6 @@ export interface Tables {
   scheduler_lease: { leader: string | null; epoch: BigInt8; expires: Date };
   scheduler_report: { leader: string; epoch: BigInt8; written: Date; report: unknown };
   schedule: ScheduleTable;
-  schedule_slot: { schedule: string; slot: Date; job: string };
   migration: {
     version: number;
     name: string;

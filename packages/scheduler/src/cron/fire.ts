@@ -19,7 +19,7 @@ const never = Date.UTC(9999, 11, 31);
 
 /**
  * Enqueues the due slot of each schedule (`fire_schedule` in schedule.sql makes it a job), and plans the next
- * one. A slot becomes at most one job even if the leader changes, because its row is unique. If several slots
+ * one. A slot becomes at most one job even if the leader changes, because the schedule's row names the last. If several slots
  * were missed, only the latest is made up for. If the queue rejects a slot (`key_pending`), the slot is skipped and
  * reported. A schedule that fails keeps its slot, and does not stop the others; one that a transaction has locked
  * waits for a later sweep. Ends early if `signal` is aborted. Resolves to the number of jobs enqueued.
