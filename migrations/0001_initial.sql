@@ -208,7 +208,6 @@ create table history (
   created         timestamptz not null,
   started         timestamptz,
   finished        timestamptz not null,
-  dispatched      timestamptz,
   priority        integer     not null,
   payload_version integer     not null,
   step            integer,
@@ -286,7 +285,6 @@ create table installation (
   only_row boolean     primary key default true check (only_row),
   number   smallint    not null check (number between 0 and 1023),
   name     text        not null check (name ~ '^[a-z0-9][a-z0-9_-]{0,62}$'),
-  created  timestamptz not null default clock_timestamp(),
   changes  bigint      not null default 0
 ) with (fillfactor = 50);
 
@@ -299,7 +297,6 @@ create table route (
   version      bigint      not null check (version > 0),
   moving_from  smallint    check (moving_from between 0 and 1023),
   state        text        not null default 'settled' check (state in ('settled', 'moving')),
-  updated      timestamptz not null default clock_timestamp(),
   change       bigint      not null,
   check ((state = 'moving') = (moving_from is not null))
 );
@@ -401,7 +398,6 @@ create table key_move (
   version  bigint      not null check (version > 0),
   held     boolean     not null,
   seq      bigint,
-  started  timestamptz not null default clock_timestamp(),
   advanced timestamptz not null default clock_timestamp(),
   opened   timestamptz,
   primary key (key, side),
@@ -477,7 +473,6 @@ insert into reached (since) values ('-infinity');
 -- Written with each batch that it accounts for, and read by a new leader.
 create table policy_state (
   part  text        primary key,
-  epoch bigint      not null,
   state jsonb       not null,
   saved timestamptz not null
 ) with (fillfactor = 50);
@@ -3228,7 +3223,7 @@ begin
     -- a mover that goes the other way at this moment
     and not exists (select from key_move m where m.key = p_key and m.side = 'out' and m.version >= p_version)
   on conflict (key, side) do update
-    set peer = excluded.peer, version = excluded.version, seq = excluded.seq, started = excluded.started, advanced = excluded.advanced, opened = null
+    set peer = excluded.peer, version = excluded.version, seq = excluded.seq, advanced = excluded.advanced, opened = null
     where key_move.opened is not null;
   v_move := assert_move(p_key, 'in', p_version);
   if v_move.peer <> p_from then
@@ -3433,7 +3428,7 @@ begin
   values (p_key, p_installation, p_version, p_moving_from, case when p_moving_from is null then 'settled' else 'moving' end, v_change)
   on conflict (key) do update
   set installation = excluded.installation, version = excluded.version, moving_from = excluded.moving_from, state = excluded.state,
-      updated = clock_timestamp(), change = excluded.change
+      change = excluded.change
   where r.version < excluded.version;
   return found;
 end
@@ -4496,9 +4491,9 @@ begin
   end if;
   v_now := clock_timestamp();
   if p_plan ? 'parts' then
-    insert into policy_state as s (part, epoch, state, saved)
-    select x.key, p_epoch, x.value, v_now from jsonb_each(p_plan -> 'parts') x
-    on conflict (part) do update set epoch = excluded.epoch, state = excluded.state, saved = excluded.saved;
+    insert into policy_state as s (part, state, saved)
+    select x.key, x.value, v_now from jsonb_each(p_plan -> 'parts') x
+    on conflict (part) do update set state = excluded.state, saved = excluded.saved;
   end if;
   if p_plan ? 'front' then
     perform advance_front();
@@ -6011,10 +6006,10 @@ begin
   gone as (
     delete from work_queue w using given g
     where w.position = any (p_positions) and w.position = g.position and w.lock_token = g.token and cardinality(w.jobs) = g.size
-    returning w.position, w.jobs, w.lock_key, w.lock_token, w.started, w.dispatched, g.before
+    returning w.position, w.jobs, w.lock_key, w.lock_token, w.started, g.before
   ),
   members as materialized (
-    select g.lock_key, g.lock_token, g.started, g.dispatched, u.id, (g.before + u.n)::integer as n,
+    select g.lock_key, g.lock_token, g.started, u.id, (g.before + u.n)::integer as n,
            least(greatest(p_busy_ms[g.before + u.n], 0), 3.2e11)::float4 as busy_ms
     from gone g cross join lateral unnest(g.jobs) with ordinality as u (id, n)
   ),
@@ -6022,14 +6017,14 @@ begin
     delete from queue q using members m
     where q.id = any (array(select x.id from members x)) and q.id = m.id
     returning q.id, q.queue, q.task, q.key, q.priority, q.tries, q.crashes, q.created, q.payload_version, q.unique_key, q.attributes,
-              q.payload, q.errors, q.trace, q.flow, q.step, m.lock_key, m.lock_token, m.dispatched, m.n,
+              q.payload, q.errors, q.trace, q.flow, q.step, m.lock_key, m.lock_token, m.n,
               greatest(m.started, v_now - m.busy_ms * interval '1 millisecond') as started
   ),
   kept as (
     insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, started, finished, payload_version,
-                         node, token, unique_key, attributes, payload, result, errors, trace, dispatched, flow, step)
+                         node, token, unique_key, attributes, payload, result, errors, trace, flow, step)
     select e.id, e.queue, e.task, e.key, e.priority, 'done', e.tries, e.crashes, e.created, e.started, v_now, e.payload_version, e.lock_key,
-           e.lock_token, e.unique_key, e.attributes, e.payload, p_data[e.n]::jsonb, e.errors, e.trace, e.dispatched, e.flow, e.step
+           e.lock_token, e.unique_key, e.attributes, e.payload, p_data[e.n]::jsonb, e.errors, e.trace, e.flow, e.step
     from ended e
     where not v_forgets or coalesce((select c.retention from queue_config c where c.queue = e.queue), interval '7 days') > interval '0'
   )
@@ -6393,7 +6388,7 @@ begin
       || array(select x.id from unnest(v_ids) x (id) where (select q.id from queue q where q.id = x.id) is null);
   end if;
   with lost as materialized (
-    select w.position, w.id, w.lock_key, w.lock_token, w.started, w.dispatched, w.cancelled is not null as stop,
+    select w.position, w.id, w.lock_key, w.lock_token, w.started, w.cancelled is not null as stop,
            w.started >= v_placed as here, w.together is not null as bundled,
            (w.started >= v_placed and (w.position = any (p_charged) or w.together is not null))::integer as charge
     from work_queue w where w.position = any (p_positions) and w.id = any (v_ids) and w.lock_key is not null
@@ -6410,7 +6405,7 @@ begin
   ended as (
     delete from queue q using lost l
     where q.id = any (v_ids) and q.id = l.id and (l.stop or (l.charge = 1 and q.crashes + 1 >= q.max_crashes))
-    returning q.*, l.lock_key, l.lock_token, l.started, l.dispatched, l.stop, l.charge,
+    returning q.*, l.lock_key, l.lock_token, l.started, l.stop, l.charge,
       with_error(q.errors, jsonb_build_object('kind', 'crash', 'message', p_why), l.lock_key, q.tries + 1, v_now) as all_errors
   ),
   freed as (
@@ -6428,9 +6423,9 @@ begin
   ),
   kept as (
     insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, started, finished, payload_version,
-                         node, token, unique_key, attributes, payload, errors, trace, dispatched, flow, step, settings)
+                         node, token, unique_key, attributes, payload, errors, trace, flow, step, settings)
     select e.id, e.queue, e.task, e.key, e.priority, 'cancelled', e.tries, e.crashes + e.charge, e.created, e.started, v_now,
-           e.payload_version, e.lock_key, e.lock_token, e.unique_key, e.attributes, e.payload, e.all_errors, e.trace, e.dispatched, e.flow, e.step,
+           e.payload_version, e.lock_key, e.lock_token, e.unique_key, e.attributes, e.payload, e.all_errors, e.trace, e.flow, e.step,
            case when e.flow is not null then settings_of(e.timeout, e.max_tries, e.max_crashes, e.retry) end
     from ended e
     where e.stop and coalesce((select c.retention from queue_config c where c.queue = e.queue), interval '7 days') > interval '0'
@@ -7228,7 +7223,7 @@ begin
   with gone as (
     delete from work_queue w using unnest(p_ids, p_tokens, p_data, p_waited_ms) as i (id, token, data, waited_ms)
     where w.id = any (p_ids) and w.id = i.id and w.lock_token = i.token
-    returning w.id, w.position, w.lock_key, w.lock_token, w.dispatched, i.data,
+    returning w.id, w.position, w.lock_key, w.lock_token, i.data,
       case when i.waited_ms > 0 and i.waited_ms <> 'NaN'
            then least(w.started + least(i.waited_ms, 3.2e11) * interval '1 millisecond', greatest(w.started, p_now))
            else w.started end as started
@@ -7237,13 +7232,13 @@ begin
     delete from queue q using gone g
     where q.id = any (p_ids) and q.id = g.id
     returning q.id, q.queue, q.task, q.key, q.priority, q.tries, q.crashes, q.created, q.payload_version, q.unique_key, q.attributes,
-              q.payload, q.errors, q.trace, q.flow, q.step, g.position, g.lock_key, g.lock_token, g.started, g.dispatched, g.data
+              q.payload, q.errors, q.trace, q.flow, q.step, g.position, g.lock_key, g.lock_token, g.started, g.data
   ),
   kept as (
     insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, started, finished, payload_version,
-                         node, token, unique_key, attributes, payload, result, errors, trace, dispatched, flow, step)
+                         node, token, unique_key, attributes, payload, result, errors, trace, flow, step)
     select e.id, e.queue, e.task, e.key, e.priority, 'done', e.tries, e.crashes, e.created, e.started, p_now, e.payload_version, e.lock_key,
-           e.lock_token, e.unique_key, e.attributes, e.payload, e.data::jsonb, e.errors, e.trace, e.dispatched, e.flow, e.step
+           e.lock_token, e.unique_key, e.attributes, e.payload, e.data::jsonb, e.errors, e.trace, e.flow, e.step
     from ended e
     where not v_forgets or coalesce((select c.retention from queue_config c where c.queue = e.queue), interval '7 days') > interval '0'
   )
@@ -7273,7 +7268,7 @@ begin
   gone as (
     delete from work_queue w using input i
     where w.id = any (p_ids) and w.id = i.id and w.lock_token = i.token
-    returning w.id, w.position, w.lock_key, w.lock_token, greatest(w.started, least(w.started + i.waited, v_now)) as started, w.dispatched, w.cancelled is not null as stop, i.outcome, i.delay_ms, i.data
+    returning w.id, w.position, w.lock_key, w.lock_token, greatest(w.started, least(w.started + i.waited, v_now)) as started, w.cancelled is not null as stop, i.outcome, i.delay_ms, i.data
   ),
   -- QUEUE is changed in two passes, and a pass may go by the order of items: so the locks are taken first, in the
   -- order of ids as everywhere. The key stays free: signal_job shares it, and may wait for a flow that the caller
@@ -7286,7 +7281,7 @@ begin
     where q.id = any (p_ids) and q.id = g.id and (select count(*) from locked) >= 0
       and (g.outcome in ('done', 'dead', 'cancelled') or (g.outcome in ('retry', 'snooze') and g.stop)
            or (g.outcome = 'retry' and q.tries + 1 >= q.max_tries))
-    returning q.*, g.position, g.lock_key, g.lock_token, g.started, g.dispatched, g.data, g.stop, g.outcome,
+    returning q.*, g.position, g.lock_key, g.lock_token, g.started, g.data, g.stop, g.outcome,
       case when g.outcome = 'dead' then 'gave_up' when g.outcome = 'retry' and not g.stop then 'max_tries' end as reason,
       case when g.outcome in ('retry', 'dead') then with_error(q.errors, g.data, g.lock_key, q.tries + 1, v_now) else q.errors end as all_errors
   ),
@@ -7304,10 +7299,10 @@ begin
   ),
   kept as (
     insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, started, finished, payload_version,
-                         node, token, unique_key, attributes, payload, result, errors, trace, dispatched, flow, step, settings)
+                         node, token, unique_key, attributes, payload, result, errors, trace, flow, step, settings)
     select e.id, e.queue, e.task, e.key, e.priority, case when e.outcome = 'done' then 'done' else 'cancelled' end,
            e.tries + (e.outcome = 'retry')::integer, e.crashes, e.created, e.started, v_now, e.payload_version, e.lock_key,
-           e.lock_token, e.unique_key, e.attributes, e.payload, case when e.outcome = 'done' then e.data end, e.all_errors, e.trace, e.dispatched, e.flow, e.step,
+           e.lock_token, e.unique_key, e.attributes, e.payload, case when e.outcome = 'done' then e.data end, e.all_errors, e.trace, e.flow, e.step,
            case when e.flow is not null and e.outcome <> 'done' then settings_of(e.timeout, e.max_tries, e.max_crashes, e.retry) end
     from ended e
     where e.reason is null

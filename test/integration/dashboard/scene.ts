@@ -93,7 +93,7 @@ async function report(bench: DashboardBench): Promise<void> {
     },
   };
   await bench.sql(
-    `insert into $schema.policy_state (part, epoch, state, saved) values ('fair_share', 1, $1::jsonb, clock_timestamp())`,
+    `insert into $schema.policy_state (part, state, saved) values ('fair_share', $1::jsonb, clock_timestamp())`,
     [JSON.stringify(state)],
   );
 }

@@ -55,7 +55,7 @@ async function mostInFlight(): Promise<number> {
   const [row] = await bench.database.query<{ most: number }>(
     `select max(n)::integer as most from (
        select sum(step) over (order by at, step) as n
-       from (select dispatched as at, 1 as step from pgqueue.history union all select finished, -1 from pgqueue.history) steps) sums`,
+       from (select started as at, 1 as step from pgqueue.history union all select finished, -1 from pgqueue.history) steps) sums`,
     [],
   );
   return row?.most ?? 0;

@@ -119,7 +119,7 @@ test.each([
   await bench.node({ slots: 100 });
   for (const part of ['fair_share', 'queue_rate', 'key_rate']) {
     await bench.database.query(
-      `insert into pgqueue.policy_state (part, state, epoch, saved) values ($1, ${state}, 0, clock_timestamp())`,
+      `insert into pgqueue.policy_state (part, state, saved) values ($1, ${state}, clock_timestamp())`,
       [part],
     );
   }

@@ -202,7 +202,7 @@ test('a scheduler that finds nonsense as the policy’s state leads, and dispatc
     '{"lanes": {"constructor": null}}',
   ];
   await database.query(
-    `insert into pgqueue.policy_state (part, epoch, state, saved) select n, 1, '{}', now() from unnest($1::text[]) n on conflict do nothing`,
+    `insert into pgqueue.policy_state (part, state, saved) select n, '{}', now() from unnest($1::text[]) n on conflict do nothing`,
     [['', '__proto__', 'constructor', 'order', 'fair share', 'rate', 'queue_rate', 'x'.repeat(1_000)]],
   );
   for (const state of states) {

@@ -91,8 +91,8 @@ test('the time that a job waits for others of its batch is no part of its run', 
   });
   await become(ids, all(2, 'done'));
   const [row] = await bench.sql(
-    `select extract(epoch from started - dispatched)::float8 * 1000 as ms from pgqueue.history where id = $1`,
-    [ids[1]],
+    `select extract(epoch from max(started) - min(started))::float8 * 1000 as ms from pgqueue.history where id = any ($1)`,
+    [ids],
   );
   expect(Number(row?.['ms'])).toBeGreaterThanOrEqual(firstMs - 5);
 });

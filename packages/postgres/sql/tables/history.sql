@@ -5,7 +5,6 @@ create table history (
   created         timestamptz not null,
   started         timestamptz,
   finished        timestamptz not null,
-  dispatched      timestamptz,
   priority        integer     not null,
   payload_version integer     not null,
   step            integer,

@@ -4,7 +4,6 @@ create table installation (
   only_row boolean     primary key default true check (only_row),
   number   smallint    not null check (number between 0 and 1023),
   name     text        not null check (name ~ '^[a-z0-9][a-z0-9_-]{0,62}$'),
-  created  timestamptz not null default clock_timestamp(),
   changes  bigint      not null default 0
 ) with (fillfactor = 50);
 
@@ -17,7 +16,6 @@ create table route (
   version      bigint      not null check (version > 0),
   moving_from  smallint    check (moving_from between 0 and 1023),
   state        text        not null default 'settled' check (state in ('settled', 'moving')),
-  updated      timestamptz not null default clock_timestamp(),
   change       bigint      not null,
   check ((state = 'moving') = (moving_from is not null))
 );

@@ -11,7 +11,6 @@ create table key_move (
   version  bigint      not null check (version > 0),
   held     boolean     not null,
   seq      bigint,
-  started  timestamptz not null default clock_timestamp(),
   advanced timestamptz not null default clock_timestamp(),
   opened   timestamptz,
   primary key (key, side),

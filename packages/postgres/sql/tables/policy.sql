@@ -2,7 +2,6 @@
 -- Written with each batch that it accounts for, and read by a new leader.
 create table policy_state (
   part  text        primary key,
-  epoch bigint      not null,
   state jsonb       not null,
   saved timestamptz not null
 ) with (fillfactor = 50);

@@ -315,7 +315,7 @@ export interface Tables {
   flow_step: FlowStepTable;
   node: NodeTable;
   queue_config: QueueConfigTable;
-  policy_state: { part: string; epoch: BigInt8; state: unknown; saved: Date };
+  policy_state: { part: string; state: unknown; saved: Date };
   scheduler_lease: { leader: string | null; epoch: BigInt8; expires: Date };
   scheduler_report: { leader: string; epoch: BigInt8; written: Date; report: unknown };
   schedule: ScheduleTable;

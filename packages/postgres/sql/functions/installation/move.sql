@@ -88,7 +88,7 @@ begin
     -- a mover that goes the other way at this moment
     and not exists (select from key_move m where m.key = p_key and m.side = 'out' and m.version >= p_version)
   on conflict (key, side) do update
-    set peer = excluded.peer, version = excluded.version, seq = excluded.seq, started = excluded.started, advanced = excluded.advanced, opened = null
+    set peer = excluded.peer, version = excluded.version, seq = excluded.seq, advanced = excluded.advanced, opened = null
     where key_move.opened is not null;
   v_move := assert_move(p_key, 'in', p_version);
   if v_move.peer <> p_from then

@@ -74,7 +74,7 @@ begin
   values (p_key, p_installation, p_version, p_moving_from, case when p_moving_from is null then 'settled' else 'moving' end, v_change)
   on conflict (key) do update
   set installation = excluded.installation, version = excluded.version, moving_from = excluded.moving_from, state = excluded.state,
-      updated = clock_timestamp(), change = excluded.change
+      change = excluded.change
   where r.version < excluded.version;
   return found;
 end

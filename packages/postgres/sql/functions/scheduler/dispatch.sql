@@ -60,9 +60,9 @@ begin
   end if;
   v_now := clock_timestamp();
   if p_plan ? 'parts' then
-    insert into policy_state as s (part, epoch, state, saved)
-    select x.key, p_epoch, x.value, v_now from jsonb_each(p_plan -> 'parts') x
-    on conflict (part) do update set epoch = excluded.epoch, state = excluded.state, saved = excluded.saved;
+    insert into policy_state as s (part, state, saved)
+    select x.key, x.value, v_now from jsonb_each(p_plan -> 'parts') x
+    on conflict (part) do update set state = excluded.state, saved = excluded.saved;
   end if;
   if p_plan ? 'front' then
     perform advance_front();

@@ -250,10 +250,10 @@ begin
   gone as (
     delete from work_queue w using given g
     where w.position = any (p_positions) and w.position = g.position and w.lock_token = g.token and cardinality(w.jobs) = g.size
-    returning w.position, w.jobs, w.lock_key, w.lock_token, w.started, w.dispatched, g.before
+    returning w.position, w.jobs, w.lock_key, w.lock_token, w.started, g.before
   ),
   members as materialized (
-    select g.lock_key, g.lock_token, g.started, g.dispatched, u.id, (g.before + u.n)::integer as n,
+    select g.lock_key, g.lock_token, g.started, u.id, (g.before + u.n)::integer as n,
            least(greatest(p_busy_ms[g.before + u.n], 0), 3.2e11)::float4 as busy_ms
     from gone g cross join lateral unnest(g.jobs) with ordinality as u (id, n)
   ),
@@ -261,14 +261,14 @@ begin
     delete from queue q using members m
     where q.id = any (array(select x.id from members x)) and q.id = m.id
     returning q.id, q.queue, q.task, q.key, q.priority, q.tries, q.crashes, q.created, q.payload_version, q.unique_key, q.attributes,
-              q.payload, q.errors, q.trace, q.flow, q.step, m.lock_key, m.lock_token, m.dispatched, m.n,
+              q.payload, q.errors, q.trace, q.flow, q.step, m.lock_key, m.lock_token, m.n,
               greatest(m.started, v_now - m.busy_ms * interval '1 millisecond') as started
   ),
   kept as (
     insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, started, finished, payload_version,
-                         node, token, unique_key, attributes, payload, result, errors, trace, dispatched, flow, step)
+                         node, token, unique_key, attributes, payload, result, errors, trace, flow, step)
     select e.id, e.queue, e.task, e.key, e.priority, 'done', e.tries, e.crashes, e.created, e.started, v_now, e.payload_version, e.lock_key,
-           e.lock_token, e.unique_key, e.attributes, e.payload, p_data[e.n]::jsonb, e.errors, e.trace, e.dispatched, e.flow, e.step
+           e.lock_token, e.unique_key, e.attributes, e.payload, p_data[e.n]::jsonb, e.errors, e.trace, e.flow, e.step
     from ended e
     where not v_forgets or coalesce((select c.retention from queue_config c where c.queue = e.queue), interval '7 days') > interval '0'
   )

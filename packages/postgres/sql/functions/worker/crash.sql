@@ -39,7 +39,7 @@ begin
       || array(select x.id from unnest(v_ids) x (id) where (select q.id from queue q where q.id = x.id) is null);
   end if;
   with lost as materialized (
-    select w.position, w.id, w.lock_key, w.lock_token, w.started, w.dispatched, w.cancelled is not null as stop,
+    select w.position, w.id, w.lock_key, w.lock_token, w.started, w.cancelled is not null as stop,
            w.started >= v_placed as here, w.together is not null as bundled,
            (w.started >= v_placed and (w.position = any (p_charged) or w.together is not null))::integer as charge
     from work_queue w where w.position = any (p_positions) and w.id = any (v_ids) and w.lock_key is not null
@@ -56,7 +56,7 @@ begin
   ended as (
     delete from queue q using lost l
     where q.id = any (v_ids) and q.id = l.id and (l.stop or (l.charge = 1 and q.crashes + 1 >= q.max_crashes))
-    returning q.*, l.lock_key, l.lock_token, l.started, l.dispatched, l.stop, l.charge,
+    returning q.*, l.lock_key, l.lock_token, l.started, l.stop, l.charge,
       with_error(q.errors, jsonb_build_object('kind', 'crash', 'message', p_why), l.lock_key, q.tries + 1, v_now) as all_errors
   ),
   freed as (
@@ -74,9 +74,9 @@ begin
   ),
   kept as (
     insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, started, finished, payload_version,
-                         node, token, unique_key, attributes, payload, errors, trace, dispatched, flow, step, settings)
+                         node, token, unique_key, attributes, payload, errors, trace, flow, step, settings)
     select e.id, e.queue, e.task, e.key, e.priority, 'cancelled', e.tries, e.crashes + e.charge, e.created, e.started, v_now,
-           e.payload_version, e.lock_key, e.lock_token, e.unique_key, e.attributes, e.payload, e.all_errors, e.trace, e.dispatched, e.flow, e.step,
+           e.payload_version, e.lock_key, e.lock_token, e.unique_key, e.attributes, e.payload, e.all_errors, e.trace, e.flow, e.step,
            case when e.flow is not null then settings_of(e.timeout, e.max_tries, e.max_crashes, e.retry) end
     from ended e
     where e.stop and coalesce((select c.retention from queue_config c where c.queue = e.queue), interval '7 days') > interval '0'

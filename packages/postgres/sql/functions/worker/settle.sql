@@ -125,7 +125,7 @@ begin
   with gone as (
     delete from work_queue w using unnest(p_ids, p_tokens, p_data, p_waited_ms) as i (id, token, data, waited_ms)
     where w.id = any (p_ids) and w.id = i.id and w.lock_token = i.token
-    returning w.id, w.position, w.lock_key, w.lock_token, w.dispatched, i.data,
+    returning w.id, w.position, w.lock_key, w.lock_token, i.data,
       case when i.waited_ms > 0 and i.waited_ms <> 'NaN'
            then least(w.started + least(i.waited_ms, 3.2e11) * interval '1 millisecond', greatest(w.started, p_now))
            else w.started end as started
@@ -134,13 +134,13 @@ begin
     delete from queue q using gone g
     where q.id = any (p_ids) and q.id = g.id
     returning q.id, q.queue, q.task, q.key, q.priority, q.tries, q.crashes, q.created, q.payload_version, q.unique_key, q.attributes,
-              q.payload, q.errors, q.trace, q.flow, q.step, g.position, g.lock_key, g.lock_token, g.started, g.dispatched, g.data
+              q.payload, q.errors, q.trace, q.flow, q.step, g.position, g.lock_key, g.lock_token, g.started, g.data
   ),
   kept as (
     insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, started, finished, payload_version,
-                         node, token, unique_key, attributes, payload, result, errors, trace, dispatched, flow, step)
+                         node, token, unique_key, attributes, payload, result, errors, trace, flow, step)
     select e.id, e.queue, e.task, e.key, e.priority, 'done', e.tries, e.crashes, e.created, e.started, p_now, e.payload_version, e.lock_key,
-           e.lock_token, e.unique_key, e.attributes, e.payload, e.data::jsonb, e.errors, e.trace, e.dispatched, e.flow, e.step
+           e.lock_token, e.unique_key, e.attributes, e.payload, e.data::jsonb, e.errors, e.trace, e.flow, e.step
     from ended e
     where not v_forgets or coalesce((select c.retention from queue_config c where c.queue = e.queue), interval '7 days') > interval '0'
   )
@@ -170,7 +170,7 @@ begin
   gone as (
     delete from work_queue w using input i
     where w.id = any (p_ids) and w.id = i.id and w.lock_token = i.token
-    returning w.id, w.position, w.lock_key, w.lock_token, greatest(w.started, least(w.started + i.waited, v_now)) as started, w.dispatched, w.cancelled is not null as stop, i.outcome, i.delay_ms, i.data
+    returning w.id, w.position, w.lock_key, w.lock_token, greatest(w.started, least(w.started + i.waited, v_now)) as started, w.cancelled is not null as stop, i.outcome, i.delay_ms, i.data
   ),
   -- QUEUE is changed in two passes, and a pass may go by the order of items: so the locks are taken first, in the
   -- order of ids as everywhere. The key stays free: signal_job shares it, and may wait for a flow that the caller
@@ -183,7 +183,7 @@ begin
     where q.id = any (p_ids) and q.id = g.id and (select count(*) from locked) >= 0
       and (g.outcome in ('done', 'dead', 'cancelled') or (g.outcome in ('retry', 'snooze') and g.stop)
            or (g.outcome = 'retry' and q.tries + 1 >= q.max_tries))
-    returning q.*, g.position, g.lock_key, g.lock_token, g.started, g.dispatched, g.data, g.stop, g.outcome,
+    returning q.*, g.position, g.lock_key, g.lock_token, g.started, g.data, g.stop, g.outcome,
       case when g.outcome = 'dead' then 'gave_up' when g.outcome = 'retry' and not g.stop then 'max_tries' end as reason,
       case when g.outcome in ('retry', 'dead') then with_error(q.errors, g.data, g.lock_key, q.tries + 1, v_now) else q.errors end as all_errors
   ),
@@ -201,10 +201,10 @@ begin
   ),
   kept as (
     insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, started, finished, payload_version,
-                         node, token, unique_key, attributes, payload, result, errors, trace, dispatched, flow, step, settings)
+                         node, token, unique_key, attributes, payload, result, errors, trace, flow, step, settings)
     select e.id, e.queue, e.task, e.key, e.priority, case when e.outcome = 'done' then 'done' else 'cancelled' end,
            e.tries + (e.outcome = 'retry')::integer, e.crashes, e.created, e.started, v_now, e.payload_version, e.lock_key,
-           e.lock_token, e.unique_key, e.attributes, e.payload, case when e.outcome = 'done' then e.data end, e.all_errors, e.trace, e.dispatched, e.flow, e.step,
+           e.lock_token, e.unique_key, e.attributes, e.payload, case when e.outcome = 'done' then e.data end, e.all_errors, e.trace, e.flow, e.step,
            case when e.flow is not null and e.outcome <> 'done' then settings_of(e.timeout, e.max_tries, e.max_crashes, e.retry) end
     from ended e
     where e.reason is null
