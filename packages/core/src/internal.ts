@@ -11,7 +11,6 @@ export {
   defaultMaxCrashes,
   defaultMaxTries,
   retryDelayMs,
-  retryProblems,
 } from './job/retry-policy.ts';
 export { aCodec } from './codec/codec.ts';
 export {
@@ -34,7 +33,7 @@ export { signalFlowRow, waitedFlowRow } from './flow/waited-flow.ts';
 export { toFlowRow } from './flow/to-flow-row.ts';
 export { checkJobList, toJobRows } from './job/job-list.ts';
 export { isTooDeep, shapeProblem } from './job/shape.ts';
-export { isNewJob, isTraceparent, jobLimits, toJobRow } from './job/validate.ts';
+export { isTraceparent, jobLimits, toJobRow } from './job/validate.ts';
 export { schemasOf } from './job/schemas.ts';
 export { durationMs, parseDuration } from './options/duration.ts';
 export { isInCalendar } from './options/calendar-day.ts';
@@ -85,9 +84,7 @@ export type { SharedUse } from './policy/gates/shared-limits/shared-concurrency.
 export { sharedConcurrency } from './policy/gates/shared-limits/shared-concurrency.ts';
 export type { SharedFlow } from './policy/gates/shared-limits/shared-rate.ts';
 export { sharedRate } from './policy/gates/shared-limits/shared-rate.ts';
-export type { ReadableRate } from './policy/gates/state/format.ts';
 export { readableRate } from './policy/gates/state/format.ts';
-export { pausedQueues } from './policy/gates/standard.ts';
 export { noneClosed } from './policy/plan.ts';
 export { planProblems } from './policy/planning/plan-problems.ts';
 export { canRun, takesBundles } from './policy/planning/slots.ts';

@@ -19,7 +19,7 @@ import {
   reap,
   registerNode,
   release,
-  reportProgress,
+  reportProgressOfAll,
   resign,
   settle,
 } from '@pgqueue/postgres/internal';
@@ -207,7 +207,7 @@ describe.skipIf(noPgBouncer)('through PgBouncer in transaction mode', () => {
     const incarnation = await join(second, 'last');
     const [job] = await claim(second, { node: 'last', incarnation, max: 5, token: randomUUID() });
     const lease = { id, token: job?.token ?? '' };
-    expect(await reportProgress(first, lease, '{"half": true}')).toBe(true);
+    expect((await reportProgressOfAll(first, [{ ...lease, progress: '{"half": true}' }])).size).toBe(1);
     expect(await release(first, [lease])).toEqual(new Set([id]));
     expect(await reap(first)).toBe(0);
     expect(await cancel(second, [id])).toEqual(new Map([[id, 'cancelled']]));

@@ -11,7 +11,7 @@ import {
   reap,
   release,
   releaseRows,
-  reportProgress,
+  reportProgressOfAll,
   resetNode,
   saveCheckpoint,
   settleRows,
@@ -241,7 +241,9 @@ const ofOne: Act = async (model, { ground, pick }) => {
   expect((await extend(ground.database, [{ ...own, ms: 60_000 }])).get(job.id)).toEqual(
     holds ? { cancelled: item.told } : undefined,
   );
-  expect(await reportProgress(ground.database, own, '{"n": 1}')).toBe(holds);
+  expect((await reportProgressOfAll(ground.database, [{ ...own, progress: '{"n": 1}' }])).size === 1).toBe(
+    holds,
+  );
   expect(await saveCheckpoint(ground.database, own, '{"n": 1}')).toBe(holds);
   return `extend of a ${kindOf(item)}`;
 };

@@ -6,7 +6,7 @@ import {
   leaveNode,
   registerNode,
   release,
-  reportProgress,
+  reportProgressOfAll,
   resetNode,
   settle,
 } from '@pgqueue/postgres/internal';
@@ -36,7 +36,8 @@ describe('a stale holder changes nothing, and is told so', () => {
       ground.settle([lease], 'snooze', { repeat: true }).then(({ size }) => size),
     extend: (lease) => extend(ground.database, [{ ...lease, ms: 1_000 }]).then(({ size }) => size),
     release: (lease) => release(ground.database, [lease]).then(({ size }) => size),
-    progress: (lease) => reportProgress(ground.database, lease, '{"half": true}').then(Number),
+    progress: async (lease) =>
+      (await reportProgressOfAll(ground.database, [{ ...lease, progress: '{"half": true}' }])).size,
     ack: ({ id, token }) => ground.one('select pgqueue.ack($1, $2)::integer', [id, token]),
     nack: ({ id, token }) =>
       ground.one(`select coalesce(length(pgqueue.nack($1, $2, 'no')), 0)`, [id, token]),
@@ -204,9 +205,9 @@ describe('incarnations', () => {
       lost: [lost], // the older lease of a job, not the one that is held
     });
     expect(await ground.one('select state from pgqueue.node')).toBe('draining');
-    const progress = await reportProgress(ground.database, held, JSON.stringify('x'.repeat(13_000))).catch(
-      String,
-    );
+    const progress = await reportProgressOfAll(ground.database, [
+      { ...held, progress: JSON.stringify('x'.repeat(13_000)) },
+    ]).catch(String);
     expect(progress).toContain('at most 8 KiB');
   });
 });

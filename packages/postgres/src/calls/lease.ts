@@ -31,13 +31,8 @@ export async function release(target: Target, leases: readonly Lease[]): Promise
   return new Set(rows.map(({ id }) => id));
 }
 
-/** Shows progress of a running job (JSON text, up to 8 KiB). False: the lease was lost. */
-export async function reportProgress(target: Target, lease: Lease, progress: string): Promise<boolean> {
-  return (await reportProgressOfAll(target, [{ ...lease, progress }])).has(lease.id);
-}
-
 /**
- * Shows progress (JSON text) of several jobs at once. Ids that are missing from the answer were lost. Locks by
+ * Shows progress (JSON text, up to 8 KiB) of several running jobs at once. Ids that are missing from the answer were lost. Locks by
  * id, as everywhere.
  */
 export async function reportProgressOfAll(
