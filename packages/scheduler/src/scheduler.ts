@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { PgQueueError } from '@pgqueue/core';
 import { retryPauseMs, within } from '@pgqueue/core/internal';
-import type { Database, JobExplanation, ReportedPolicy } from '@pgqueue/postgres';
+import type { Database, JobExplanation } from '@pgqueue/postgres';
 import type { HealthServer, Listener, Lone, LoneOptions } from '@pgqueue/postgres/internal';
 import {
   askLeader,
@@ -27,7 +27,7 @@ import { startElection } from './leadership/election.ts';
 import { createNodeSessions } from './sweeps/node-sessions.ts';
 import type { SchedulerOptions, Settings } from './options.ts';
 import { toSettings } from './options.ts';
-import { lastReportedPolicy, watchOtherPolicies } from './leadership/policy-mismatch.ts';
+import { watchOtherPolicies } from './leadership/policy-mismatch.ts';
 import { createPlanner } from './policy/planner.ts';
 import type { Sweeps } from './sweeps/sweeps.ts';
 import { startSweeps } from './sweeps/sweeps.ts';
@@ -95,10 +95,8 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
   const start = async (): Promise<void> => {
     if (options.health !== undefined) healthServer = await serveHealth(options.health, checks);
     await reach(database, settings, stopping.signal);
-    const before = stopping.signal.aborted ? undefined : await lastReportedPolicy(database);
     if (!stopping.signal.aborted)
       running = run(database, settings, {
-        before,
         connectionString: options.connectionString,
         lone: loneOf(options, database.schema),
       });
@@ -191,11 +189,9 @@ function loneOf(options: SchedulerOptions, schema: string): OpenLone | undefined
 interface Found {
   readonly connectionString: string | undefined;
   readonly lone: OpenLone | undefined;
-  /** Policy of the last leader, as it reported it. */
-  readonly before: ReportedPolicy | undefined;
 }
 
-function run(database: Database, settings: Settings, { connectionString, lone, before }: Found): Engine {
+function run(database: Database, settings: Settings, { connectionString, lone }: Found): Engine {
   let hearing = false;
   // first, since the loops below read it at once; its callbacks run only after the database answered
   const election: Election = startElection({
@@ -254,7 +250,6 @@ function run(database: Database, settings: Settings, { connectionString, lone, b
     name: election.name,
     observe: settings.observe,
     leads: () => election.term() !== undefined,
-    before,
   });
 
   return {

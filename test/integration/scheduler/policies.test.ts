@@ -40,16 +40,6 @@ test('a standby tells once of a leader with a policy of another name; one with t
   expect([told(first), told(same)]).toEqual([[], []]);
 });
 
-test('whoever takes over after a leader that is gone tells of it, too', async () => {
-  await bench.database.query('truncate pgqueue.scheduler_report', []);
-  const first = await bench.scheduler({ policy: mine });
-  const leader = await leads(first);
-  await first.stop();
-  const next = await bench.scheduler({ policy: yours });
-  await leads(next);
-  expect(told(next)).toEqual([{ type: 'policy.differs', policy: 'yours', leader, other: 'mine' }]);
-});
-
 test('status and doctor tell of schedulers whose policies differ, if only in a limit, while both run', async () => {
   const operator = createOperator({ connectionString: bench.test.url, pool: bench.database.pool });
   const differing = async (): Promise<readonly string[]> =>

@@ -6,7 +6,7 @@ import { notePolicy, readReportedPolicy, sqlState } from '@pgqueue/postgres/inte
 
 /**
  * Notes the policy of this scheduler, so that `status` and `doctor` can compare those of all. Reports, once per leader,
- * that another one leads or led with a policy of a different name. Schedulers that take over from each other should use
+ * that another one leads with a policy of a different name. Schedulers that take over from each other should use
  * the same policy.
  */
 export interface OtherPolicies {
@@ -20,11 +20,6 @@ export interface OtherPoliciesOptions {
   readonly name: () => string;
   readonly observe: Observer;
   readonly leads: () => boolean;
-  /**
-   * Last report before this scheduler started, since this scheduler may become the leader before its first
-   * read.
-   */
-  readonly before: ReportedPolicy | undefined;
   /** Milliseconds between two reads. Default 15,000. */
   readonly everyMs?: number;
 }
@@ -33,19 +28,17 @@ const noRightState = '42501';
 const dayMs = 86_400_000;
 
 export function watchOtherPolicies(options: OtherPoliciesOptions): OtherPolicies {
-  const { database, name: ownName, observe, leads, before, everyMs = 15_000 } = options;
+  const { database, name: ownName, observe, leads, everyMs = 15_000 } = options;
   const policy = options.policy.name;
   const parts = partsOf(options.policy);
   let told = '';
-  const compare = (found: ReportedPolicy | undefined): void => {
-    if (found === undefined || found.policy === policy) return;
-    const { leader, policy: other } = found;
+  const compare = ({ leader, policy: other }: ReportedPolicy): void => {
+    if (other === policy) return;
     const name = JSON.stringify([leader, other]);
     if (name === told) return;
     told = name;
     observe({ type: 'policy.differs', policy, leader, other });
   };
-  compare(before);
   const loop = startLoop({
     step: async () => {
       await notePolicy(database, ownName(), { policy, parts });
@@ -71,9 +64,4 @@ export function watchOtherPolicies(options: OtherPoliciesOptions): OtherPolicies
 /** Returns a text of fixed length that stands for what a policy is made of. */
 function partsOf(policy: Policy): string {
   return createHash('sha256').update(policyText(policy)).digest('base64url');
-}
-
-/** Reads the last reported policy; undefined: none was reported, or it can't be read. */
-export async function lastReportedPolicy(database: Database): Promise<ReportedPolicy | undefined> {
-  return readReportedPolicy(database).catch(() => undefined);
 }
