@@ -4,7 +4,7 @@ export { databaseShape } from './connection/database-options.ts';
 export { aConnectionString, connectionStringProblem } from './connection/connection-string.ts';
 export { warnWithoutLeader } from './process/leaderless.ts';
 export { onStopSignals } from './process/stop-on-signals.ts';
-export { startWaiting, warn } from './process/waiting.ts';
+export { reach, warn } from './process/waiting.ts';
 export { fromPg, toExecutor } from './connection/executor.ts';
 export type { HealthChecks, HealthServer } from './process/health-server.ts';
 export { healthShape, serveHealth, stuckLoops } from './process/health-server.ts';

@@ -1,6 +1,5 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import { PgQueueError } from '@pgqueue/core';
-import { retryPauseMs, within } from '@pgqueue/core/internal';
+import { within } from '@pgqueue/core/internal';
 import type { Database, JobExplanation } from '@pgqueue/postgres';
 import type { HealthServer, Listener, Lone, LoneOptions } from '@pgqueue/postgres/internal';
 import {
@@ -8,15 +7,14 @@ import {
   channelName,
   checkSchemaVersion,
   explainJob,
-  isTransient,
   openDatabase,
   openLone,
+  reach,
   readNumbers,
   resign,
   serveHealth,
   shareReading,
   startListener,
-  startWaiting,
 } from '@pgqueue/postgres/internal';
 import { createDispatcher } from './tick/tick.ts';
 import { createHealthWatch } from './reporting/database-health.ts';
@@ -94,7 +92,12 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
 
   const start = async (): Promise<void> => {
     if (options.health !== undefined) healthServer = await serveHealth(options.health, checks);
-    await reach(database, settings, stopping.signal);
+    const first = async (): Promise<void> => {
+      await checkSchemaVersion(database, database.schema);
+      // nobody leads in epoch 0, so this changes nothing, but a role that may not resign may not lead either
+      await resign(database, settings.name, 0);
+    };
+    await reach(`the scheduler ${settings.name}`, first, { ...settings, signal: stopping.signal });
     if (!stopping.signal.aborted)
       running = run(database, settings, {
         connectionString: options.connectionString,
@@ -132,33 +135,6 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
       return running?.election().term()?.epoch ?? null;
     },
   };
-}
-
-/**
- * Resolves once the database is reachable, its schema version fits and this role may schedule, or when
- * `signal` aborts.
- */
-async function reach(database: Database, settings: Settings, signal: AbortSignal): Promise<void> {
-  const waiting = startWaiting(`the scheduler ${settings.name}`);
-  try {
-    for (let failures = 1; !signal.aborted; failures += 1) {
-      try {
-        await checkSchemaVersion(database, database.schema);
-        // nobody leads in epoch 0, so this changes nothing, but a role that may not resign may not lead
-        // either
-        await resign(database, settings.name, 0);
-        return;
-      } catch (error) {
-        if (!isTransient(error)) throw error;
-        waiting.failed(error);
-        const retryMs = retryPauseMs(failures);
-        settings.observe({ type: 'database.error', during: 'start', error, retryMs });
-        await delay(retryMs, undefined, { signal }).catch(() => {});
-      }
-    }
-  } finally {
-    waiting.done();
-  }
 }
 
 /** Loops and sweeps of a scheduler that has reached its database. */

@@ -1,4 +1,7 @@
-import { errorData, errorLine } from '@pgqueue/core/internal';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Observer } from '@pgqueue/core';
+import { errorData, errorLine, retryPauseMs } from '@pgqueue/core/internal';
+import { isTransient } from '../connection/pg-errors.ts';
 
 /** Time in milliseconds before a waiting start emits its warning. */
 const silentMs = 3_000;
@@ -29,6 +32,34 @@ export function startWaiting(who: string, afterMs: number = silentMs): StartWait
     },
     done: () => clearTimeout(timer),
   };
+}
+
+/**
+ * Repeats the first statements of a start until the database has answered them, or `signal` aborts.
+ * @param who for example `the worker web-1`
+ */
+export async function reach(
+  who: string,
+  first: () => Promise<unknown>,
+  { observe, signal }: { readonly observe: Observer; readonly signal: AbortSignal },
+): Promise<void> {
+  const waiting = startWaiting(who);
+  try {
+    for (let failures = 1; !signal.aborted; failures += 1) {
+      try {
+        await first();
+        return;
+      } catch (error) {
+        if (!isTransient(error)) throw error;
+        waiting.failed(error);
+        const retryMs = retryPauseMs(failures);
+        observe({ type: 'database.error', during: 'start', error, retryMs });
+        await delay(retryMs, undefined, { signal }).catch(() => {});
+      }
+    }
+  } finally {
+    waiting.done();
+  }
 }
 
 /** Emits a process warning of pgqueue's, which `process.on('warning', …)` receives, too. */

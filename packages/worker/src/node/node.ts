@@ -1,16 +1,14 @@
 import type { PgQueueError } from '@pgqueue/core';
-import { retryPauseMs, within } from '@pgqueue/core/internal';
+import { within } from '@pgqueue/core/internal';
 import type { Database, DatabaseOptions } from '@pgqueue/postgres';
 import type { Lease, Listener } from '@pgqueue/postgres/internal';
 import {
   channelName,
   checkSchemaVersion,
-  isTransient,
   openDatabase,
+  reach,
   startListener,
-  startWaiting,
 } from '@pgqueue/postgres/internal';
-import { setTimeout as delay } from 'node:timers/promises';
 import type { Holding } from '../lease/held-leases.ts';
 import type { NodeSettings } from '../node-options.ts';
 import type { Presence } from './presence.ts';
@@ -110,8 +108,9 @@ export function createMembership(parts: MembershipParts): Membership {
   };
 
   const begin = async (): Promise<void> => {
-    if (insists) await reach(vital, settings, draining.signal);
-    else await checkSchemaVersion(vital, vital.schema);
+    const first = (): Promise<unknown> => checkSchemaVersion(vital, vital.schema);
+    if (insists) await reach(`the worker ${node}`, first, { observe, signal: draining.signal });
+    else await first();
     await presence.begin();
     ears = openEars(parts, database.schema, presence);
   };
@@ -180,30 +179,4 @@ function openEars(
     },
   });
   return { hearing: () => hearing, stop: listener.stop };
-}
-
-/** Resolves when the database answers, and has a schema version that fits. */
-async function reach(
-  database: Database,
-  { observe, node }: NodeSettings,
-  signal: AbortSignal,
-): Promise<void> {
-  const waiting = startWaiting(`the worker ${node}`);
-  try {
-    for (let failures = 1; ; failures += 1) {
-      signal.throwIfAborted();
-      try {
-        await checkSchemaVersion(database, database.schema);
-        return;
-      } catch (error) {
-        if (!isTransient(error)) throw error;
-        waiting.failed(error);
-        const retryMs = retryPauseMs(failures);
-        observe({ type: 'database.error', during: 'start', error, retryMs });
-        await delay(retryMs, undefined, { signal });
-      }
-    }
-  } finally {
-    waiting.done();
-  }
 }
