@@ -1,8 +1,7 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import type { Observer } from '@pgqueue/core';
-import { retryPauseMs } from '@pgqueue/core/internal';
 import type { Lease, Target } from '@pgqueue/postgres/internal';
-import { isTransient, release } from '@pgqueue/postgres/internal';
+import { release } from '@pgqueue/postgres/internal';
+import { untilDone } from './retry-transient.ts';
 
 /**
  * Gives leases back unrun, and repeats that until the database has accepted it: the lease of a job that
@@ -29,20 +28,10 @@ export function createReleaser({ database, observe, abandoned, onIdle }: Release
 
   const run = async (): Promise<void> => {
     running = true;
-    for (let failures = 0; waiting.length > 0;) {
+    while (waiting.length > 0) {
       const batch = waiting;
-      try {
-        await release(database, batch);
-        failures = 0;
-        waiting = waiting.slice(batch.length);
-      } catch (error) {
-        failures += 1;
-        const again = isTransient(error) && !abandoned.aborted;
-        const retryMs = retryPauseMs(failures);
-        observe({ type: 'database.error', during: 'release', error, ...(again ? { retryMs } : {}) });
-        if (again) await delay(retryMs, undefined, { signal: abandoned }).catch(() => {});
-        else waiting = waiting.slice(batch.length);
-      }
+      await untilDone(() => release(database, batch), { during: 'release', observe, abandoned });
+      waiting = waiting.slice(batch.length);
     }
     running = false;
     onIdle();

@@ -4,26 +4,31 @@ import { retryPauseMs } from '@pgqueue/core/internal';
 import { isTransient } from '@pgqueue/postgres/internal';
 
 /**
- * Repeats `work` after transient errors until it succeeds. False: it was given up, or refused for good. For
- * statements that must come before all others about the same jobs.
+ * Repeats `work` after transient errors until it succeeds, is given up, or is refused for good; never rejects. For statements
+ * that must come before all others about the same jobs, and for releases.
  */
 export async function untilDone(
-  work: () => Promise<void>,
-  { observe, abandoned }: { readonly observe: Observer; readonly abandoned: AbortSignal },
-): Promise<boolean> {
-  for (let failures = 1; !abandoned.aborted; failures += 1) {
+  work: () => Promise<unknown>,
+  {
+    during,
+    observe,
+    abandoned,
+  }: {
+    readonly during: 'settle' | 'release';
+    readonly observe: Observer;
+    readonly abandoned: AbortSignal;
+  },
+): Promise<void> {
+  for (let failures = 1; ; failures += 1) {
     try {
       await work();
-      return true;
+      return;
     } catch (error) {
-      if (!isTransient(error)) {
-        observe({ type: 'database.error', during: 'settle', error });
-        return false;
-      }
+      const again = isTransient(error) && !abandoned.aborted;
       const retryMs = retryPauseMs(failures);
-      observe({ type: 'database.error', during: 'settle', error, retryMs });
-      await delay(retryMs, undefined, { signal: abandoned }).catch(() => {});
+      observe({ type: 'database.error', during, error, ...(again ? { retryMs } : {}) });
+      if (again) await delay(retryMs, undefined, { signal: abandoned }).catch(() => {});
+      if (!again || abandoned.aborted) return;
     }
   }
-  return false;
 }

@@ -171,7 +171,7 @@ function createPreparing(parts: {
   return {
     before: async (jobs, work) => {
       all.add(jobs);
-      await untilDone(work, parts);
+      await untilDone(work, { ...parts, during: 'settle' });
       // By then the caller has handed over the settlements.
       setImmediate(() => {
         all.delete(jobs);
