@@ -3443,17 +3443,6 @@ $$;
 --   p_seen       number of the answer whose part the holder keeps to; 0: none
 --   p_in_flight  jobs in flight, counted by the plan that began to keep to that part or a later one; 0 for a rate
 --   p_wants      what it could use; null: jobs of it are held, so all it can get
-create function lease_limit(p_name text, p_installation integer, p_epoch bigint, p_size integer, p_per_second float8,
-                            p_seen bigint, p_in_flight integer, p_wants integer, p_lease_ms integer)
-  returns table (number bigint, part integer, rate float8, size integer, per_second float8)
-  language sql volatile security definer
-  set search_path from current
-as $$
-  select * from lease_limit_at(null, p_name, p_installation, p_epoch, p_size => p_size, p_per_second => p_per_second, p_seen => p_seen,
-                               p_in_flight => p_in_flight, p_wants => p_wants, p_lease_ms => p_lease_ms)
-$$;
-
--- Does what lease_limit does, at a given time (tests); null: now.
 --
 -- Exact: the parts that holders may use never add up to more than the size, because a part grows only into what
 -- nobody has reserved, and a reservation shrinks only when its holder tells back the number of the answer that made
@@ -3462,8 +3451,8 @@ $$;
 -- each holder until it tells back the number of such an answer; numbers then jump, so that none was used before.
 -- Safe because: all leases of a limit take the lock of its row. The commit is synchronous: a lease that a crash could
 -- undo would be given twice.
-create function lease_limit_at(p_now timestamptz, p_name text, p_installation integer, p_epoch bigint, p_size integer, p_per_second float8,
-                               p_seen bigint, p_in_flight integer, p_wants integer, p_lease_ms integer)
+create function lease_limit(p_name text, p_installation integer, p_epoch bigint, p_size integer, p_per_second float8,
+                            p_seen bigint, p_in_flight integer, p_wants integer, p_lease_ms integer)
   returns table (number bigint, part integer, rate float8, size integer, per_second float8)
   language plpgsql volatile security definer
   set search_path from current
@@ -3485,7 +3474,7 @@ begin
   perform commit_durably();
   insert into shared_limit as l (name, size, per_second, place) values (p_name, p_size, p_per_second, v_place) on conflict (name) do nothing;
   select * into v_limit from shared_limit l where l.name = p_name for update;
-  v_now := coalesce(p_now, clock_timestamp());
+  v_now := clock_timestamp();
   if (v_limit.per_second is null) <> (p_per_second is null) then
     raise exception 'shared limit % is a % here, not a %', p_name,
         case when v_limit.per_second is null then 'concurrency' else 'rate' end, case when p_per_second is null then 'concurrency' else 'rate' end

@@ -1,12 +1,14 @@
 // The arithmetic of shared limits, with the real function of the home and the real gates, in virtual time: whatever is
 // lost, late, silent, restarted or frozen, the parts never exceed the limit, and no window does.
 import fc from 'fast-check';
-import { expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import { useDatabase } from '../../support/database.ts';
 import type { LimitKind } from './holders.ts';
 import { Holder } from './holders.ts';
+import { createLeaseLimitAt } from './virtual-time.ts';
 
 const own = useDatabase();
+beforeAll(() => createLeaseLimitAt(own.database));
 
 type Step = readonly [kind: string, holder: number, amount: number];
 

@@ -3,6 +3,7 @@ import { leaseLimit, readSharedLimits } from '@pgqueue/postgres/internal';
 import type { LeasedPart, LeaseRequest } from '@pgqueue/postgres/internal';
 import { expect, test } from 'vitest';
 import { useDatabase } from '../../support/database.ts';
+import { createLeaseLimitAt } from './virtual-time.ts';
 
 const own = useDatabase({ each: true });
 const seen = new Map<number, number>();
@@ -85,6 +86,7 @@ test('rates of holders that tell different bursts add up to no more than the rat
 });
 
 test('when more have load than there are units, each gets one now and then', async () => {
+  await createLeaseLimitAt(own.database);
   const had = new Set<number>();
   const at = Date.parse('2027-01-01T00:00:00Z') / 1_000;
   for (let second = 0; second < 40; second += 1)
