@@ -22,6 +22,35 @@ begin
 end
 $$;
 
+-- Ends waiting jobs that recall has returned, as cancelled or as expired; returns those that were still there.
+create function end_waiting(p_ids uuid[], p_outcome text) returns uuid[]
+  language plpgsql volatile
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+declare
+  v_gone uuid[];
+  v_ends flow_end[];
+begin
+  with gone as (delete from queue q where q.id = any (p_ids) returning q.*),
+  kept as (
+    insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, finished, payload_version, unique_key,
+                         attributes, payload, errors, trace, flow, step, settings)
+    select g.id, g.queue, g.task, g.key, g.priority, p_outcome, g.tries, g.crashes, g.created, clock_timestamp(),
+           g.payload_version, g.unique_key, g.attributes, g.payload, g.errors, g.trace, g.flow, g.step,
+           case when g.flow is not null then settings_of(g.timeout, g.max_tries, g.max_crashes, g.retry) end
+    from gone g
+    where coalesce((select c.retention from queue_config c where c.queue = g.queue), interval '7 days') > interval '0')
+  select array_agg(g.id), array_agg((g.flow, g.step, g.id, p_outcome, null, null)::flow_end) filter (where g.flow is not null)
+  into v_gone, v_ends from gone g;
+  if v_ends is not null then
+    perform note_ends(v_ends);
+  end if;
+  return v_gone;
+end
+$$;
+
 -- Cancels jobs. Waiting jobs end at once (cancelled); the node of a running job hears of it with its next
 -- heartbeat (signalled). busy: another session is claiming or settling the job, or it is on its way to another
 -- installation; call again. A job that is missing from the answer has ended, or never existed.
@@ -33,26 +62,8 @@ create function cancel(p_ids uuid[])
   set enable_seqscan = off
 as $$
 #variable_conflict use_column
-declare
-  v_waiting uuid[] := recall(p_ids);
-  v_gone uuid[];
-  v_ends flow_end[];
 begin
-  with gone as (delete from queue q where q.id = any (v_waiting) returning q.*),
-  kept as (
-    insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, finished, payload_version, unique_key,
-                         attributes, payload, errors, trace, flow, step, settings)
-    select g.id, g.queue, g.task, g.key, g.priority, 'cancelled', g.tries, g.crashes, g.created, clock_timestamp(),
-           g.payload_version, g.unique_key, g.attributes, g.payload, g.errors, g.trace, g.flow, g.step,
-           case when g.flow is not null then settings_of(g.timeout, g.max_tries, g.max_crashes, g.retry) end
-    from gone g
-    where coalesce((select c.retention from queue_config c where c.queue = g.queue), interval '7 days') > interval '0')
-  select array_agg(g.id), array_agg((g.flow, g.step, g.id, 'cancelled', null, null)::flow_end) filter (where g.flow is not null)
-  into v_gone, v_ends from gone g;
-  if v_ends is not null then
-    perform note_ends(v_ends);
-  end if;
-  return query select u.id, 'cancelled'::text from unnest(v_gone) as u (id);
+  return query select u.id, 'cancelled'::text from unnest(end_waiting(recall(p_ids), 'cancelled')) as u (id);
   update work_queue w set cancelled = coalesce(w.cancelled, clock_timestamp())
   where w.position = any (array(
     select r.position from work_queue r

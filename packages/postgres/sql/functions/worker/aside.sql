@@ -121,31 +121,12 @@ $$;
 create function make_expired(p_ids uuid[]) returns integer
   language plpgsql volatile
   set search_path from current
-  set jit = off
-  set enable_seqscan = off
 as $$
 declare
   v_half integer := cardinality(p_ids) / 2;
-  v_count integer;
-  v_ends flow_end[];
 begin
   begin
-    with gone as (delete from queue q where q.id = any (p_ids) returning q.*),
-    kept as (
-      insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, finished, payload_version, unique_key,
-                           attributes, payload, errors, trace, flow, step, settings)
-      select g.id, g.queue, g.task, g.key, g.priority, 'expired', g.tries, g.crashes, g.created, clock_timestamp(),
-             g.payload_version, g.unique_key, g.attributes, g.payload, g.errors, g.trace, g.flow, g.step,
-             case when g.flow is not null then settings_of(g.timeout, g.max_tries, g.max_crashes, g.retry) end
-      from gone g
-      where coalesce((select c.retention from queue_config c where c.queue = g.queue), interval '7 days') > interval '0'
-      returning 1)
-    select count(*), array_agg((g.flow, g.step, g.id, 'expired', null, null)::flow_end) filter (where g.flow is not null)
-    into v_count, v_ends from gone g;
-    if v_ends is not null then
-      perform note_ends(v_ends);
-    end if;
-    return v_count;
+    return coalesce(cardinality(end_waiting(p_ids, 'expired')), 0);
   exception when others then
     if not is_of_row(sqlstate) then
       raise;
