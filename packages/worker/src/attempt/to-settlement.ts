@@ -1,5 +1,5 @@
 import type { Ending } from '../lease/ending.ts';
-import type { AbortReason, Backoff, Codec, ErrorData, RetryOptions } from '@pgqueue/core';
+import type { AbortReason, Backoff, Codec, ErrorData, Outcome, RetryOptions } from '@pgqueue/core';
 import type { ClaimedJob } from '@pgqueue/core/internal';
 import { PgQueueError } from '@pgqueue/core';
 import { backoffOf, errorData, isOutcome, retryDelayMs, unreachable } from '@pgqueue/core/internal';
@@ -99,8 +99,7 @@ function delayOf({ job, retry, random }: EndingInput): number {
   return retryDelayMs(backoff, job.tries + 1, random);
 }
 
-function concludeOutcome(input: EndingInput, outcome: unknown): Conclusion {
-  if (!isOutcome(outcome)) return done(input, outcome);
+function concludeOutcome(input: EndingInput, outcome: Outcome): Conclusion {
   switch (outcome.kind) {
     case 'retry': {
       const data = { kind: 'error', ...errorData(outcome.error) };
