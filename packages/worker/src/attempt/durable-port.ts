@@ -1,7 +1,6 @@
-import { setTimeout as delay } from 'node:timers/promises';
-import { encodedRows, retryPauseMs, unreachable } from '@pgqueue/core/internal';
+import { encodedRows, unreachable } from '@pgqueue/core/internal';
 import type { Suspension } from '@pgqueue/postgres/internal';
-import { isTransient, readClock, readWaitedPage, settle, suspendJob } from '@pgqueue/postgres/internal';
+import { readClock, readWaitedPage, settle, suspendJob } from '@pgqueue/postgres/internal';
 import { Suspended } from '../durable/suspended.ts';
 import type { MemoEntry, NodePort } from '../flow/node-port.ts';
 import { lose } from '../lease/held-leases.ts';
@@ -111,7 +110,12 @@ async function suspend(parts: LeaseParts, attempt: Attempt, suspending: Suspendi
   try {
     await ownRows([attempt]);
     if (!attempt.beginCommit()) throw overError([attempt]);
-    const answer = await answerOf(parts, attempt, suspending.ask);
+    const held = await whileHeld(
+      [attempt],
+      (_, again) => suspending.ask(again),
+      (error, retryMs) => parts.observe({ type: 'database.error', during: 'commit', error, retryMs }),
+    );
+    const answer = held?.given;
     switch (answer) {
       case 'ended':
         attempt.abandonCommit();
@@ -139,24 +143,5 @@ async function suspend(parts: LeaseParts, attempt: Attempt, suspending: Suspendi
   } finally {
     attempt.closed(open);
     resolve();
-  }
-}
-
-/** Asks until the database has answered; at the end of the lease, the lease counts as lost. */
-async function answerOf(
-  { observe }: LeaseParts,
-  attempt: Attempt,
-  ask: Suspending['ask'],
-): Promise<Suspension> {
-  for (let failures = 1; ; failures += 1) {
-    try {
-      return await ask(failures > 1);
-    } catch (error) {
-      if (!isTransient(error)) throw error;
-      if (attempt.over || performance.now() > attempt.endsAt) return undefined;
-      const retryMs = retryPauseMs(failures, 1_000);
-      observe({ type: 'database.error', during: 'commit', error, retryMs });
-      await delay(retryMs);
-    }
   }
 }

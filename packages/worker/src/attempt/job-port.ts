@@ -31,13 +31,10 @@ export function jobPort(
       if (plain.length === 0) return attempt.live;
       const rows = encodedRows(parts.codec, plain);
       await ownRows([attempt]);
-      let tried = false;
       const answer = await tracedRows(attempt, rows, (carried) =>
-        whileHeld([attempt], () => {
-          const again = tried;
-          tried = true;
-          return addJobs(parts.database, attempt.lease, { jobs: jobsJson(carried), again });
-        }),
+        whileHeld([attempt], (_, again) =>
+          addJobs(parts.database, attempt.lease, { jobs: jobsJson(carried), again }),
+        ),
       );
       if (answer?.given === true) parts.onAdded(rows);
       else if (attempt.live) lose(attempt, { ...parts, during: 'extend' });

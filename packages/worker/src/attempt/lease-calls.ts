@@ -98,19 +98,26 @@ export async function showProgress(
   return answer.given.size > 0;
 }
 
-/** Repeats `work` after transient errors while any lease is held. Undefined: none is held any more. */
+/**
+ * Repeats `work` after transient errors while any lease is held. Undefined: none is held any more. `again`: an earlier try
+ * may have been accepted.
+ */
 export async function whileHeld<Given>(
   attempts: Attempts,
-  work: (held: Attempts) => Promise<Given>,
+  work: (held: Attempts, again: boolean) => Promise<Given>,
+  retrying?: (error: unknown, retryMs: number) => void,
 ): Promise<{ readonly asked: Attempts; readonly given: Given } | undefined> {
   for (let failures = 1; ; failures += 1) {
     const asked = attempts.filter(({ over }) => !over);
     if (asked.length === 0) return undefined;
     try {
-      return { asked, given: await work(asked) };
+      return { asked, given: await work(asked, failures > 1) };
     } catch (error) {
       if (!isTransient(error)) throw error;
-      await delay(retryPauseMs(failures, 1_000));
+      if (asked.every(({ over, endsAt }) => over || performance.now() > endsAt)) return undefined;
+      const retryMs = retryPauseMs(failures, 1_000);
+      retrying?.(error, retryMs);
+      await delay(retryMs);
     }
   }
 }
