@@ -1,7 +1,7 @@
 import type { Hints } from '@pgqueue/postgres/internal';
 
 /** After these times a transaction that was just written to has likely committed; a longer one is found by polling. */
-const defaultStepsMs: readonly number[] = [2, 20, 100];
+const stepsMs: readonly number[] = [2, 20, 100];
 
 export interface LateHints {
   /** Asks for hints at each of the steps from now. Calls coalesce: a new one begins anew with the steps. */
@@ -13,7 +13,7 @@ export interface LateHints {
  * Hints for jobs that were enqueued in somebody else's transaction: when it commits is not known, and a NOTIFY within it would
  * serialise the commits of the application. A few spaced hints from outside cost next to nothing.
  */
-export function createLateHints(hints: Hints, stepsMs: readonly number[] = defaultStepsMs): LateHints {
+export function createLateHints(hints: Hints): LateHints {
   let timer: NodeJS.Timeout | undefined;
   let step = 0;
 

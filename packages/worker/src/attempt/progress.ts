@@ -16,17 +16,13 @@ const bytesMax = 8_192;
 const everyMs = 250;
 
 /** Writes the first value at once. When values come faster than every 250 ms, only the newest is written. */
-export function createProgress(
-  parts: LeaseParts,
-  attempts: Attempts,
-  clock: () => number = (): number => performance.now(),
-): Progress {
+export function createProgress(parts: LeaseParts, attempts: Attempts): Progress {
   let writtenAt = -Infinity;
   let newest: string | undefined;
   let timer: NodeJS.Timeout | undefined;
 
   const write = (value: string): Promise<boolean> => {
-    writtenAt = clock();
+    writtenAt = performance.now();
     return showProgress(parts, attempts, value);
   };
   const writeNewest = (): void => {
@@ -43,7 +39,7 @@ export function createProgress(
   return async (value) => {
     const text = checkedText(attempts[0]?.task, value);
     if (attempts.every(({ over }) => over)) return false;
-    const waitMs = writtenAt + everyMs - clock();
+    const waitMs = writtenAt + everyMs - performance.now();
     if (waitMs <= 0 && timer === undefined) return write(text);
     newest = text;
     timer ??= setTimeout(writeNewest, waitMs).unref();
