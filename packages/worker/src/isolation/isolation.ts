@@ -1,5 +1,4 @@
 import type { AbortReason, IsolatedHandler, JobContext } from '@pgqueue/core';
-import { cancelled, giveUp, retryAfter, snooze } from '@pgqueue/core';
 import { within } from '@pgqueue/core/internal';
 import pLimit from 'p-limit';
 import type { Rejections } from '../attempt/unhandled-rejections.ts';
@@ -123,7 +122,7 @@ async function runIn(pool: ChildPool, { input, context, rejections, late }: Atte
     signal.removeEventListener('abort', abort);
     line.close();
   }
-  if (ending !== undefined) return decode(ending, { retry: retryAfter, giveUp, snooze, cancelled });
+  if (ending !== undefined) return decode(ending);
   if (signal.aborted) return { kind: 'threw', error: new AbortedError(reasonOf(signal)) };
   return { kind: 'crashed', why: gone ?? 'what it ran in ended without a word' };
 }

@@ -1,4 +1,5 @@
 import type { AbortReason, ErrorData, JobContext } from '@pgqueue/core';
+import { cancelled, giveUp, retryAfter, snooze } from '@pgqueue/core';
 import type { JobRow } from '@pgqueue/core/internal';
 import { errorData, isOutcome, unreachable } from '@pgqueue/core/internal';
 import { Suspended } from '../durable/suspended.ts';
@@ -96,12 +97,6 @@ async function outcomeOf(value: unknown, adding: Adding): Promise<ChildEnding | 
 /** Decodes an ending on the node's side. */
 export function decode(
   ending: ChildEnding,
-  outcomes: {
-    readonly retry: (delayMs: number | null, error: unknown) => unknown;
-    readonly giveUp: (error: unknown) => unknown;
-    readonly snooze: (delayMs: number) => unknown;
-    readonly cancelled: () => unknown;
-  },
 ): Extract<Ending, { readonly kind: 'returned' | 'threw' | 'fan_out' }> {
   switch (ending.kind) {
     case 'returned':
@@ -115,13 +110,13 @@ export function decode(
       const error = ending.error === null ? null : received(ending.error);
       switch (outcome) {
         case 'retry':
-          return { kind: 'returned', value: outcomes.retry(delayMs, error) };
+          return { kind: 'returned', value: retryAfter(delayMs, error) };
         case 'give_up':
-          return { kind: 'returned', value: outcomes.giveUp(error) };
+          return { kind: 'returned', value: giveUp(error) };
         case 'snooze':
-          return { kind: 'returned', value: outcomes.snooze(delayMs ?? 0) };
+          return { kind: 'returned', value: snooze(delayMs ?? 0) };
         case 'cancelled':
-          return { kind: 'returned', value: outcomes.cancelled() };
+          return { kind: 'returned', value: cancelled() };
         default:
           return unreachable(outcome);
       }
