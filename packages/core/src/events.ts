@@ -1,6 +1,6 @@
 import type { JobStatus } from './job/job.ts';
 import { loggedFields } from './logged.ts';
-import { caught } from './runtime/when-done.ts';
+import { quietly } from './runtime/when-done.ts';
 
 /** Event of a producer, scheduler or worker, as data: ids and figures, never payloads. */
 export type PgQueueEvent =
@@ -305,14 +305,7 @@ export function logObserver(logger: Logger): Observer {
 /** Joins several observers into one. An error of one of them, thrown or by its promise, reaches nobody. */
 export function allObservers(...observers: readonly (Observer | undefined)[]): Observer {
   return (event) => {
-    for (const observer of observers) {
-      try {
-        const returned: unknown = observer?.(event);
-        void caught(returned, () => undefined);
-      } catch {
-        // an observer is the user's code: its failure must not stop a scheduler or a worker
-      }
-    }
+    for (const observer of observers) quietly(() => observer?.(event));
   };
 }
 
