@@ -14,7 +14,7 @@ export interface HeartbeatParts {
   readonly sender: HeartbeatSender;
   readonly fence: Fence;
   readonly reconciler: LeaseReconciler;
-  readonly settings: NodeSettings & { readonly observe: Observer };
+  readonly settings: NodeSettings;
   readonly registration: Omit<Registration, 'leave'>;
   readonly holding: Holding;
   readonly draining: AbortSignal;

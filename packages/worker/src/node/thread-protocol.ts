@@ -16,7 +16,7 @@ export type BeatInput = Omit<HeartbeatInput, 'node' | 'pid'>;
 
 /**
  * Messages to the thread. `know`: the incarnation to keep alive, while the main thread itself sends the
- * heartbeats. `rest`: this incarnation is over, and nothing is to be kept alive.
+ * heartbeats. `stand-down`: this incarnation is over, and nothing is to be kept alive.
  */
 export type ToThread =
   | { readonly kind: 'beat'; readonly number: number; readonly input: BeatInput }

@@ -1,4 +1,3 @@
-import type { Observer } from '@pgqueue/core';
 import type { ClaimedJob, JobRow } from '@pgqueue/core/internal';
 import { countByTask } from '@pgqueue/core/internal';
 import type { Hints, Lease, SettleRequest } from '@pgqueue/postgres/internal';
@@ -45,7 +44,6 @@ export interface ExecutorParts extends Omit<LeaseParts, 'onCommitted' | 'onSuspe
   readonly queueHints: Pick<Hints, 'send'>;
   /** Runs isolated handlers. */
   readonly isolation: Isolation;
-  readonly observe: Observer;
   /** Notices a handler that blocks the event loop. */
   readonly blocked: Pick<BlockedWatch, 'call'>;
   readonly floating: Pick<Floating, 'inTurn'>;
