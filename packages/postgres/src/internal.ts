@@ -62,7 +62,6 @@ export {
   isOfRow,
   isTransient,
   isWrongServer,
-  keyPendingState,
   noMoveState,
   leadershipLostState,
   lockedState,

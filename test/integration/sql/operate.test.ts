@@ -285,11 +285,12 @@ describe('the sweeps of the scheduler', () => {
     );
     const read = { name: 's', cron: '* * * * *', timezone: 'UTC' };
     const slot = { ...read, slotMs: 1_800_000_000_000, nextMs: 1_800_000_060_000 };
-    const id = await fireSchedule(ground.database, ground.leader(), slot);
-    expect(await ground.job(String(id))).toMatchObject({ task: 'hello', priority: 3, status: 'pending' });
-    expect(await fireSchedule(ground.database, ground.leader(), slot)).toBeNull();
+    const { job } = await fireSchedule(ground.database, ground.leader(), slot);
+    expect(await ground.job(String(job))).toMatchObject({ task: 'hello', priority: 3, status: 'pending' });
+    const nothing = { job: null, refused: null };
+    expect(await fireSchedule(ground.database, ground.leader(), slot)).toEqual(nothing);
     const changed = { ...slot, cron: '*/5 * * * *', slotMs: slot.nextMs, nextMs: slot.nextMs + 60_000 };
-    expect(await fireSchedule(ground.database, ground.leader(), changed)).toBeNull(); // since it was read
+    expect(await fireSchedule(ground.database, ground.leader(), changed)).toEqual(nothing); // since it was read
     await expect(fireSchedule(ground.database, { leader: 'leader', epoch: 0 }, slot)).rejects.toMatchObject({
       code: 'PQ002',
     });

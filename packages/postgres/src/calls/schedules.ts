@@ -1,3 +1,4 @@
+import { PgQueueError } from '@pgqueue/core';
 import type { Target } from '../connection/target.ts';
 import type { Leader } from './sweeps.ts';
 
@@ -87,10 +88,16 @@ export async function dueSchedules(target: Target): Promise<readonly DueSchedule
   );
 }
 
+/** What became of a slot: see {@link fireSchedule}. */
+export interface Fired {
+  readonly job: string | null;
+  readonly refused: string | null;
+}
+
 /**
- * Enqueues one slot of a schedule, once however many leaders try, and stores the next. With `slotMs` null it
- * only stores the next. Resolves to the job's id; null: none was enqueued. Does nothing if the schedule was
- * changed or paused since it was read, or is locked: it stays due. With `nextMs` null, too, the slot stays due:
+ * Enqueues one slot of a schedule, once however many leaders try, and stores the next. Resolves to the job's id; null: none
+ * was enqueued. `refused`: the queue takes no more jobs of the key, says why, and the slot is left out. Does nothing if the schedule was
+ * changed or paused since it was read, or is locked: it stays due. With `slotMs` and `nextMs` null the slot stays due:
  * the schedule failed, and is tried again at `retryMs`.
  */
 export async function fireSchedule(
@@ -108,12 +115,13 @@ export async function fireSchedule(
     readonly nextMs: number | null;
     readonly retryMs?: number;
   },
-): Promise<string | null> {
+): Promise<Fired> {
   const at = (ms: number | null): string | null => (ms === null ? null : new Date(ms).toISOString());
   const read = { name, cron, timezone, next: at(nextMs), slot: at(slotMs), retry: at(retryMs ?? null) };
-  const [row] = await target.query<{ job: string | null }>(
-    `select ${target.schema}.fire_schedule($1, $2, $3) as job`,
+  const [fired] = await target.query<Fired>(
+    `select f.job, f.refused from ${target.schema}.fire_schedule($1, $2, $3) f`,
     [leader, epoch, JSON.stringify(read)],
   );
-  return row?.job ?? null;
+  if (fired === undefined) throw new PgQueueError('invariant', `no answer for schedule ${name}`);
+  return fired;
 }

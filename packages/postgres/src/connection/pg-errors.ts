@@ -35,8 +35,6 @@ export function databaseMessage(error: unknown): string {
 export const nodeEndedState = 'PQ001';
 /** SQLSTATE raised by the SQL functions of the scheduler: it does not lead in this epoch any more. */
 export const leadershipLostState = 'PQ002';
-/** SQLSTATE raised at an insert: its queue takes no more jobs of that key (`key_pending`). */
-export const keyPendingState = 'PQ003';
 /** SQLSTATE raised at an enqueue through a router: the key has its home in another installation. */
 export const movedState = 'PQ004';
 /** SQLSTATE of a step of a move of a key that is not under way. */

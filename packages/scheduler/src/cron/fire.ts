@@ -1,11 +1,11 @@
 import type { Observer } from '@pgqueue/core';
+import { PgQueueError } from '@pgqueue/core';
 import type { Database } from '@pgqueue/postgres';
 import type { DueSchedule, Leader } from '@pgqueue/postgres/internal';
 import {
   dueSchedules,
   fireSchedule,
   isTransient,
-  keyPendingState,
   latestSlot,
   leadershipLostState,
   nextSlot,
@@ -33,7 +33,12 @@ export async function fireDue(
   for (const schedule of await dueSchedules(database)) {
     if (signal?.aborted === true) break;
     try {
-      const job = await fire(database, leader, { plan: plan(schedule), observe });
+      const { slotMs, ...plan } = planOf(schedule);
+      const { job, refused } = await fireSchedule(database, leader, { ...plan, slotMs });
+      if (refused !== null && slotMs !== null) {
+        const error = new PgQueueError('too_many_pending', refused);
+        observe({ type: 'schedule.skipped', schedule: schedule.name, slotMs, error });
+      }
       if (job === null) continue;
       fired += 1;
       observe({ type: 'schedule.fired', schedule: schedule.name, job });
@@ -49,22 +54,7 @@ export async function fireDue(
 
 type CronPlan = Parameters<typeof fireSchedule>[2];
 
-/** Enqueues the slot of a schedule. Resolves to the job's id, or null if there is no job to run. */
-async function fire(
-  database: Database,
-  leader: Leader,
-  { plan, observe }: { readonly plan: CronPlan; readonly observe: Observer },
-): Promise<string | null> {
-  try {
-    return await fireSchedule(database, leader, plan);
-  } catch (error) {
-    if (sqlState(error) !== keyPendingState || plan.slotMs === null) throw error;
-    observe({ type: 'schedule.skipped', schedule: plan.name, slotMs: plan.slotMs, error });
-    return fireSchedule(database, leader, { ...plan, slotMs: null });
-  }
-}
-
-function plan({ name, cron, timezone, nextSlotMs, nowMs }: DueSchedule): CronPlan {
+function planOf({ name, cron, timezone, nextSlotMs, nowMs }: DueSchedule): CronPlan {
   const slotMs = nextSlotMs === null ? null : latestSlot(cron, timezone, { fromMs: nextSlotMs, toMs: nowMs });
   return { name, cron, timezone, slotMs, nextMs: nextSlot(cron, timezone, nowMs) ?? never };
 }

@@ -15,12 +15,11 @@ as $$
 $$;
 
 -- Turns a cron slot into one job, however many leaders try and however often, and stores the next slot with
--- it. Returns the job's id; null: none was made. p_read, as one JSON object: name, cron and timezone of the
+-- it. Returns the job's id; null: none was made. refused: the queue takes no more jobs of its key, and the slot is left out. p_read, as one JSON object: name, cron and timezone of the
 -- schedule as they were read; next: its next slot; slot: the due slot, absent if only the next one is to be
 -- stored. Waits for no lock of others, as lose_nodes: a schedule whose row is locked has its slot with a later
 -- sweep.
-create function fire_schedule(p_leader text, p_epoch bigint, p_read jsonb)
-  returns uuid
+create function fire_schedule(p_leader text, p_epoch bigint, p_read jsonb, out job uuid, out refused text)
   language plpgsql volatile security definer
   set search_path from current
 as $$
@@ -32,16 +31,20 @@ begin
   select * into s from schedule where name = p_read ->> 'name' for update skip locked;
   -- the schedule is locked, or was changed since it was read: the next sweep plans it anew
   if not found or s.paused or s.cron <> p_read ->> 'cron' or s.timezone <> p_read ->> 'timezone' then
-    return null;
+    return;
+  end if;
+  if v_slot is not null and (v_slot > s.last_slot) is not false then
+    begin
+      job := enqueue_scheduled(s.name);
+    exception when sqlstate 'PQ003' then
+      refused := sqlerrm;
+      v_slot := null;
+    end;
   end if;
   -- of one that failed, p_read has only the time to try it again: its slot stays due
   update schedule
   set next_slot = coalesce((p_read ->> 'next')::timestamptz, next_slot), last_slot = greatest(v_slot, last_slot),
       retry_after = (p_read ->> 'retry')::timestamptz
   where name = s.name;
-  if v_slot is null or v_slot <= s.last_slot then
-    return null;
-  end if;
-  return enqueue_scheduled(s.name);
 end
 $$;
