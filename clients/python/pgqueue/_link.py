@@ -99,9 +99,8 @@ def own_conninfo(conninfo: str, application_name: str) -> str:
 class Link:
     """One connection, opened when it is needed and again after it broke. Statements of several threads take turns."""
 
-    def __init__(self, conninfo: str, name: str, *, pooled: bool = False) -> None:
+    def __init__(self, conninfo: str, name: str) -> None:
         self._conninfo = own_conninfo(conninfo, name)
-        self._pooled = pooled
         self._lock = threading.RLock()
         self._strict = False
         self.connection: psycopg.Connection[Any] | None = None
@@ -144,8 +143,8 @@ class Link:
                 self.busy_since = None
 
     def _connect(self) -> psycopg.Connection[Any]:
-        threshold = None if self._pooled else 3
-        self.connection = psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=threshold)
+        # psycopg counts the names of prepared statements: behind a pooler, such a name may be another client's statement
+        self.connection = psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=None)
         try:
             self._prepare(self.connection)
         except BaseException:

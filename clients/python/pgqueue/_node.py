@@ -69,7 +69,7 @@ class Node:
 
     def link(self, name: str) -> Link:
         """A connection of the node, under its name."""
-        link = Link(self.settings.conninfo, f"pgqueue {self.settings.node} {name}", pooled=not self.settings.listen)
+        link = Link(self.settings.conninfo, f"pgqueue {self.settings.node} {name}")
         self.links.append(link)
         return link
 

@@ -340,7 +340,9 @@ class AsyncProducer(_Producing):
         async with self._turn:
             if self._connection is None or self._connection.closed:
                 conninfo = own_conninfo(self._conninfo or "", "pgqueue producer")
-                self._connection = await psycopg.AsyncConnection.connect(conninfo, autocommit=True)
+                self._connection = await psycopg.AsyncConnection.connect(
+                    conninfo, autocommit=True, prepare_threshold=None  # see Link
+                )
                 await self._connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
             connection = self._connection
             try:

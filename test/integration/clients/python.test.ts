@@ -8,6 +8,7 @@ import { openDatabase } from '@pgqueue/postgres/internal';
 import { createScheduler } from '@pgqueue/scheduler';
 import { describe, expect, test } from 'vitest';
 import { createTestDatabase, opened } from '../../support/database.ts';
+import { startPgBouncer } from '../../support/pgbouncer.ts';
 import { lacks } from '../../support/tools.ts';
 import { blocksOf } from '../../docs/blocks.ts';
 
@@ -66,6 +67,41 @@ const ground = opened(async () => {
   };
 });
 
+/** Clients of two schemas enqueue and work in turns, until each of them would have prepared its statements. */
+const inTurns = `
+import asyncio, sys, time
+from pgqueue import AsyncProducer, Producer, Worker, task
+url = sys.argv[1]
+schemas = ("eu_1", "eu_2")
+done = {schema: [] for schema in schemas}
+def worker(schema):
+    @task(schema)
+    def note(payload, ctx):
+        done[schema].append(payload["n"])
+    return Worker(url, [note], schema=schema)  # forgets listen=False
+async def asynchronous():
+    producers = {schema: AsyncProducer(url, schema=schema) for schema in schemas}
+    for n in range(10, 20):
+        for schema, producer in producers.items():
+            await producer.enqueue(schema, {"n": n})
+    for producer in producers.values():
+        await producer.close()
+workers = [worker(schema) for schema in schemas]
+for one in workers:
+    one.start()
+producers = {schema: Producer(url, schema=schema) for schema in schemas}
+for n in range(10):
+    for schema, producer in producers.items():
+        producer.enqueue(schema, {"n": n})
+asyncio.run(asynchronous())
+deadline = time.monotonic() + 60
+while any(len(numbers) < 20 for numbers in done.values()) and time.monotonic() < deadline:
+    time.sleep(0.02)
+for one in (*workers, *producers.values()):
+    one.stop() if isinstance(one, Worker) else one.close()
+print({schema: sorted(numbers) == list(range(20)) for schema, numbers in done.items()})
+`;
+
 interface Ended {
   readonly code: number | null;
   readonly output: string;
@@ -106,6 +142,24 @@ describe('the Python client', () => {
       const [, count] = /^Ran (\d+) tests/m.exec(output) ?? [];
       expect(Number(count)).toBeGreaterThan(60);
       expect(output).not.toContain('skipped');
+    },
+  );
+
+  test.skipIf(lacks('psycopg') || lacks('pgbouncer'))(
+    'keeps to its schema where PgBouncer hands out sessions by transactions',
+    async () => {
+      const connectionString = ground.env.PGQUEUE_TEST_URL;
+      const bouncer = await startPgBouncer(connectionString, 1);
+      const schedulers = ['eu_1', 'eu_2'].map((schema) => createScheduler({ connectionString, schema }));
+      try {
+        for (const schema of ['eu_1', 'eu_2']) await migrate({ connectionString, schema });
+        for (const scheduler of schedulers) await scheduler.start();
+        const said = await ok(python, ['-W', 'ignore', '-c', inTurns, bouncer.url], root);
+        expect(said.trim().split('\n').at(-1)).toBe("{'eu_1': True, 'eu_2': True}");
+      } finally {
+        for (const scheduler of schedulers) await scheduler.stop();
+        await bouncer.stop();
+      }
     },
   );
 
