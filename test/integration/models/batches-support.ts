@@ -151,8 +151,9 @@ export function claimed(
   const first = suspect === undefined ? taken : [suspect, ...taken];
   if (taken.length < left || ahead === null) return first;
   const from = first.at(-1)?.position ?? 0;
-  const more = ready.filter((item) => isReadyBatch(item) && item.position > from && !taken.includes(item));
-  return [...first, ...more.slice(0, ahead)];
+  const next = ready.filter((item) => !item.suspect && item.position > from).slice(0, ahead);
+  const single = next.findIndex(({ batch }) => !batch);
+  return [...first, ...(single < 0 ? next : next.slice(0, single))];
 }
 
 const isReadyBatch = ({ node, batch }: Item): boolean => node === null && batch;

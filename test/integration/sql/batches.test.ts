@@ -81,17 +81,18 @@ describe('dispatch', () => {
 });
 
 describe('claim', () => {
-  test('by nodes of ours gives batches whole, in order; beyond the free slots only batches', async () => {
-    const ids = await batches.insert(8);
-    const [a = '', b = '', c = '', d = '', e = '', f = '', g = '', h = ''] = ids;
-    await batches.dispatch([[a, b], [c], [d], [e, f], [g, h]]);
-    const rows = await batches.claim(node, { max: 1, ahead: 1 });
-    expect(rows.map(({ size, jobs }) => [size, jobs.map(({ id }) => id)])).toEqual([
-      [2, [a, b]],
-      [2, [e, f]],
-    ]);
-    const others = await batches.claim(node, { max: 5, ahead: 5 });
-    expect(others.map(({ jobs }) => jobs.map(({ id }) => id))).toEqual([[c], [d], [g, h]]);
+  test('by nodes of ours gives batches whole, in order; beyond the free slots batches up to the next single job', async () => {
+    const [elsewhere = ''] = await batches.insert(1, { task: 'elsewhere' }); // the node can't run it
+    const ids = await batches.insert(9);
+    const [a = '', b = '', c = '', d = '', e = '', f = '', g = '', h = '', i = ''] = ids;
+    await batches.dispatch([[a, b], [elsewhere], [c, d], [e], [f, g], [h, i]]);
+    const take = async (max: number, ahead: number) =>
+      (await batches.claim(node, { max, ahead })).flatMap(({ jobs }) => jobs.map(({ id }) => id));
+    expect(await take(1, 3)).toEqual([a, b, c, d]);
+    // behind a single job that waits for a slot, none is taken: it would be passed by again and again
+    expect(await take(0, 3)).toEqual([]);
+    expect(await take(1, 1)).toEqual([e, f, g]);
+    expect(await take(5, 5)).toEqual([h, i]);
   });
 
   test('brings about 1,000 jobs at most, and says so: then there may be more than its rows', async () => {

@@ -110,8 +110,10 @@ begin
 end
 $$;
 
--- Locks the first ready batches from a position on that a node can run; no bundles.
-create function ready_batches(p_pool text, p_tasks jsonb, p_from bigint, p_max integer) returns bigint[]
+-- Locks the first ready batches from a position on that a node can run; no bundles. p_next: none behind a ready
+-- item of another kind, seen among the next p_max items: a node that takes batches beyond its slots must not
+-- pass by a single job each time, which came first.
+create function ready_batches(p_pool text, p_tasks jsonb, p_from bigint, p_max integer, p_next boolean) returns bigint[]
   language plpgsql volatile security definer
   set search_path from current
   set plan_cache_mode = force_generic_plan
@@ -119,11 +121,22 @@ create function ready_batches(p_pool text, p_tasks jsonb, p_from bigint, p_max i
   set enable_seqscan = off
   set enable_bitmapscan = off
 as $$
+declare
+  v_until bigint;
 begin
+  if p_next then
+    v_until := (
+      select min(r.position) from (
+        select w.position, w.jobs is not null and w.together is null as batch from work_queue w
+        where w.position >= p_from and w.lock_key is null and w.pool = p_pool
+          and node_takes(p_tasks, w.task, w.version, w.suspect) and (w.together is null or p_tasks -> w.task -> 'batch' = 'true')
+        order by w.position limit p_max) r
+      where not r.batch);
+  end if;
   return array(
     select w.position from work_queue w
     where w.jobs is not null and w.together is null and w.position >= greatest(p_from, batches_from()) and w.lock_key is null and w.pool = p_pool
-      and node_takes(p_tasks, w.task, w.version, false)
+      and w.position < coalesce(v_until, 9223372036854775807) and node_takes(p_tasks, w.task, w.version, false)
     order by w.position limit p_max for update skip locked);
 end
 $$;
@@ -134,7 +147,7 @@ create function spread_ready(p_pool text, p_tasks jsonb, p_jobs integer) returns
   set search_path from current
 as $$
 declare
-  v_positions bigint[] := ready_batches(p_pool, p_tasks, 0, (p_jobs + 1) / 2);
+  v_positions bigint[] := ready_batches(p_pool, p_tasks, 0, (p_jobs + 1) / 2, false);
 begin
   if cardinality(v_positions) > 0 then
     perform take_apart(v_positions);

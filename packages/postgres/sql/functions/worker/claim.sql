@@ -49,7 +49,7 @@ $$;
 --    trace, created, timeout, checkpoint]
 -- with null for no key, 0 and {}; created is in milliseconds, timeout in seconds. p_take, as one JSON object:
 --   max    work items at most
---   ahead  batches at most beyond them, if max items were ready; all of them have about 1,000 jobs at most
+--   ahead  batches at most beyond them, before the next item that is none; all have about 1,000 jobs at most
 --   from   the caller's low-water mark; items before it are not read
 --   reap   reap expired leases if slots are left
 -- lease_ms: for a batch, 1 s more than the timeout of jobs without one of their own. suspect: see next_suspect.
@@ -154,7 +154,7 @@ begin
       v_positions := v_suspect || v_positions;
     end if;
     if v_left <= 0 and v_ahead > 0 and round = 1 then
-      v_positions := v_positions || ready_batches(v_pool, v_tasks, greatest(v_from, v_positions[cardinality(v_positions)] + 1), v_ahead);
+      v_positions := v_positions || ready_batches(v_pool, v_tasks, greatest(v_from, v_positions[cardinality(v_positions)] + 1), v_ahead, true);
       v_batches := 1;
     end if;
     if cardinality(v_positions) > 0 then
