@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import random
 import time
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
 Answer = TypeVar("Answer")
-_TRIES = 8
+_REPEATED_FOR = 15.0
 _EMPTY: Json = {}
 _COLUMNS = """id uuid, queue text, task text, key text, priority integer, attributes jsonb, run_after timestamptz, delay_ms float8,
   expires_at timestamptz, timeout_ms float8, max_tries smallint, max_crashes smallint, retry jsonb, payload jsonb,
@@ -79,7 +80,8 @@ class _Producing:
             return []
         again = any(job.id is not None for job in jobs)
         own = connection is None
-        for failures in range(1, _TRIES + 1):
+        last = time.monotonic() + _REPEATED_FOR
+        for failures in itertools.count(1):
             try:
                 yield from self._verify(connection)
                 answer = yield _Query(*self._statement(rows, again, own), connection)
@@ -88,10 +90,11 @@ class _Producing:
                 refused = explained(error)
                 if refused is not None:
                     raise refused from error
-                if not own or failures == _TRIES or not is_transient(error) or refuses_login(error):
+                wait = pause(failures, 1.0)
+                if not own or time.monotonic() + wait > last or not is_transient(error) or refuses_login(error):
                     raise
                 again = True  # the jobs may be there
-                yield pause(failures)
+                yield wait
         chosen, hinted = answer if own else (answer, True)
         if not hinted:
             yield from self._hint_steps()

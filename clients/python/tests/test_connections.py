@@ -2,15 +2,17 @@
 from __future__ import annotations
 
 import socket
+import threading
 import unittest
 from unittest import mock
+from urllib.parse import urlsplit
 
 import psycopg
-from pgqueue import RetryPolicy, _transaction, task
+from pgqueue import Producer, RetryPolicy, _transaction, task
 from pgqueue._link import Link
 from psycopg.conninfo import make_conninfo
 
-from .support import WORKER, DatabaseTest, sql, status, until
+from .support import PRODUCER, WORKER, DatabaseTest, sql, status, until
 
 AT_ONCE = RetryPolicy(base=0, jitter=0)
 
@@ -62,6 +64,54 @@ class Links(unittest.TestCase):
         with mock.patch.object(psycopg.Cursor, "fetchall", losing), self.assertRaises(psycopg.OperationalError):
             link.one("select 1")
         self.assertEqual(link.one("select 1"), 1)
+
+
+class Refusing:
+    """A way to the server that ends so many connections at once, and lets the next ones pass."""
+
+    def __init__(self, conninfo: str, refusals: int) -> None:
+        self.left = refusals
+        self._to = urlsplit(conninfo)
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.url = self._to._replace(
+            netloc=f"{self._to.netloc.rsplit('@', 1)[0]}@127.0.0.1:{self._server.getsockname()[1]}"
+        ).geturl()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._server.accept()
+            except OSError:
+                return
+            if self.left > 0:
+                self.left -= 1
+                client.close()
+                continue
+            server = socket.create_connection((self._to.hostname, self._to.port))
+            for one, other in ((client, server), (server, client)):
+                threading.Thread(target=self._pass, args=(one, other), daemon=True).start()
+
+    def _pass(self, one: socket.socket, other: socket.socket) -> None:
+        with other:
+            try:
+                while data := one.recv(65_536):
+                    other.sendall(data)
+            except OSError:
+                pass
+
+    def close(self) -> None:
+        self._server.close()
+
+
+class OfProducers(unittest.TestCase):
+    def test_an_enqueue_goes_on_however_many_tries_are_refused_at_once(self) -> None:
+        way = Refusing(PRODUCER, 10)
+        self.addCleanup(way.close)
+        with Producer(way.url) as producer:
+            job = producer.enqueue("later", queue="refused")
+        self.assertEqual(way.left, 0)
+        self.assertEqual(sql("select id::text from pgqueue.queue where queue = 'refused'"), [(job.id,)])
 
 
 class OfHandlers(DatabaseTest):

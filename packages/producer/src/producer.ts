@@ -98,7 +98,7 @@ const shape: Shape<ProducerOptions> = {
 /**
  * A producer. Opens no connection yet; before its first enqueue it checks once that the schema is one it can use.
  * Outside of a caller's transaction an enqueue that meets a transient error (a broken connection, a restart) is repeated for
- * some seconds: its ids make that safe.
+ * 15 seconds: its ids make that safe.
  * @throws {PgQueueError} `configuration`
  */
 export function createProducer(options: ProducerOptions): Producer {

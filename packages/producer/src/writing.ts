@@ -41,8 +41,6 @@ type Signalled = Awaited<ReturnType<typeof signalFlow>>;
 /** Checks the schema before the first statement; undefined: it has been checked. */
 export type Verify = (executor: Executor) => Promise<void> | undefined;
 
-const enqueueTries = { triesMax: 9, pauseMaxMs: 1_000 };
-
 /** Writes on the producer's own connections, repeated after transient errors. */
 export function writingOutside(parts: {
   readonly database: Database;
@@ -73,10 +71,7 @@ export function writingOutside(parts: {
         if (verifying !== undefined) await verifying;
         return work(repeated);
       },
-      {
-        ...enqueueTries,
-        retrying: (error, retryMs) => observe({ type: 'database.error', during: 'enqueue', error, retryMs }),
-      },
+      (error, retryMs) => observe({ type: 'database.error', during: 'enqueue', error, retryMs }),
     );
 
   /** All tries say the same versions: a router that learns of a move between two would have the second accepted. */

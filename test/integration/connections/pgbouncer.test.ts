@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import type { Observer } from '@pgqueue/core';
 import { defineTask, implement } from '@pgqueue/core';
 import type { Database } from '@pgqueue/postgres';
 import type { Lease } from '@pgqueue/postgres/internal';
@@ -22,10 +23,12 @@ import {
   reportProgressOfAll,
   resign,
   settle,
+  sqlState,
 } from '@pgqueue/postgres/internal';
 import { createProducer } from '@pgqueue/producer';
 import { createScheduler } from '@pgqueue/scheduler';
 import { createWorker } from '@pgqueue/worker';
+import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import type { TestDatabase } from '../../support/database.ts';
@@ -131,6 +134,21 @@ async function sessionState(): Promise<readonly unknown[]> {
   const byPid = new Map(rows.flat().map(({ pid, ...state }) => [pid, state]));
   expect(byPid.size).toBe(poolSize);
   return [...byPid.values()];
+}
+
+/** Those that came before a login has failed wait instead. */
+async function isRefused(url: string): Promise<boolean> {
+  const client = new pg.Client({ connectionString: url, query_timeout: 500 });
+  client.on('error', () => {});
+  try {
+    await client.connect();
+    await client.query('select 1');
+    return false;
+  } catch (error) {
+    return sqlState(error) === '08P01';
+  } finally {
+    await client.end();
+  }
 }
 
 describe.skipIf(noPgBouncer)('through PgBouncer in transaction mode', () => {
@@ -242,5 +260,38 @@ describe.skipIf(noPgBouncer)('through PgBouncer in transaction mode', () => {
       await producer.close();
     }
     expect(seen.toSorted((a, b) => a - b)).toEqual(jobs);
+  });
+
+  test('an enqueue goes on while logins fail, however many tries are refused at once', async () => {
+    const url = new URL(own.url);
+    const name = url.pathname.slice(1);
+    url.pathname = '/postgres';
+    const admin = new pg.Client({ connectionString: url.href });
+    const pooler = await startPgBouncer(own.url, 1);
+    const refusals: unknown[] = [];
+    let opening: Promise<unknown> = Promise.resolve();
+    const open = (now: boolean): Promise<unknown> =>
+      admin.query(`alter database ${name} allow_connections ${now}`);
+    const observe: Observer = (event) => {
+      if (event.type === 'database.error') refusals.push(event.error);
+      if (refusals.length === 10) opening = open(true);
+    };
+    const producer = createProducer({ connectionString: pooler.url, schema, observe });
+    try {
+      await admin.connect();
+      await open(false);
+      await admin.query('select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = $1', [
+        name,
+      ]);
+      await until('PgBouncer to refuse by itself', () => isRefused(pooler.url));
+      await producer.enqueue(defineTask({ name: 'hello', payload: z.object({}) }), {});
+    } finally {
+      await opening;
+      await open(true);
+      await Promise.all([producer.close(), pooler.stop(), admin.end()]);
+    }
+    const failing = { code: '08P01', message: expect.stringContaining('server_login_retry') };
+    expect(refusals.length).toBeGreaterThanOrEqual(10);
+    expect(refusals[0]).toMatchObject(failing);
   });
 });

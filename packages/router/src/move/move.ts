@@ -6,6 +6,7 @@ import {
   holdKey,
   leaveKey,
   openKey,
+  persistently,
   readRoute,
   setRoute,
 } from '@pgqueue/postgres/internal';
@@ -13,7 +14,7 @@ import type { Member } from '../installations/member.ts';
 import { schemaOf } from '../installations/member.ts';
 import type { Routes } from '../route/routes.ts';
 import type { MoveProgress, Moved } from './steps.ts';
-import { handOverAll, isOver, patiently } from './steps.ts';
+import { handOverAll, isOver } from './steps.ts';
 
 /** Result of a move. */
 export interface KeyMoved {
@@ -71,7 +72,7 @@ export async function moveKey(parts: MoveParts, wish: MoveWish): Promise<KeyMove
     }),
   );
   const openedAt = performance.now();
-  await to.run(() => patiently(() => openKey(to.patient(), id)));
+  await to.run(() => persistently(() => openKey(to.patient(), id)));
   const pausedMs = moved.pausedMs === null ? null : moved.pausedMs + (performance.now() - openedAt);
   const settled = { key, installation: to.installation.number, version: version + 1, movingFrom: null };
   const unreachable = await spread(parts, settled);

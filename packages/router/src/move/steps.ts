@@ -42,16 +42,10 @@ export interface Moved extends Received {
 
 /** Jobs of one slice. More cost less for each, and hold up their cancellation longer. */
 const sliceMax = 2_000;
-const triesMax = 6;
 /** Shortest and longest time between two looks at jobs that still run. */
 const lookMs = { min: 20, max: 1_000 } as const;
 /** Time between two signs of life to the new home, while jobs that run are waited for. */
 const aliveMs = 15_000;
-
-/** Calls a step again while its database is gone for a moment: all steps can be repeated. */
-export function patiently<Result>(step: () => Promise<Result>): Promise<Result> {
-  return persistently(step, { triesMax });
-}
 
 /** Waits, and rejects as soon as the signal aborts. */
 function rest(ms: number, signal: AbortSignal | undefined): Promise<void> {
@@ -65,7 +59,8 @@ export function isOver(error: unknown): boolean {
 
 /**
  * Hands over all jobs of a key, and resolves when the old home has none left. Begins with what an earlier mover left on
- * its way. The old home works on the head of the key while its tail is handed over; it stops for the rest.
+ * its way. The old home works on the head of the key while its tail is handed over; it stops for the rest. All steps can be
+ * repeated, and are, while a database is gone for a moment.
  */
 export async function handOverAll(moving: Moving): Promise<Moved> {
   const sums = { jobs: 0, known: 0, freed: 0 };
@@ -99,13 +94,13 @@ async function handOverEnd(moving: Moving, sums: Sums): Promise<number> {
   let waitMs: number = lookMs.min;
   for (;;) {
     const went = await pass(moving, sums, { after: null, last: true });
-    const left = await patiently(() => finishMove(old, id));
+    const left = await persistently(() => finishMove(old, id));
     if (left === 'ended') return performance.now() - heldAt;
     if (left === 'slices') await deliver(moving, sums);
     else tell({ phase: 'end', jobs: sums.jobs, left });
     if (left === 'delayed') await pass(moving, sums, { after: delayed, last: true });
     if (performance.now() > toldAt + aliveMs) {
-      await patiently(() => holdKey(home, id, from)); // changes nothing, and tells that its mover lives
+      await persistently(() => holdKey(home, id, from)); // changes nothing, and tells that its mover lives
       toldAt = performance.now();
     }
     waitMs = went > 0 ? lookMs.min : Math.min(lookMs.max, waitMs * 1.3);
@@ -130,7 +125,7 @@ async function pass(
     const from = place;
     // one slice leaves while the one before it arrives
     const [{ jobs, next }] = await Promise.all([
-      patiently(() => handOver(old, id, { after: from, jobsMax: sliceMax, last })),
+      persistently(() => handOver(old, id, { after: from, jobsMax: sliceMax, last })),
       delivering,
     ]);
     went += jobs;
@@ -152,10 +147,10 @@ async function deliver(moving: Moving, sums: Sums): Promise<void> {
 
 /** Brings a slice to the new home. Resolves to false if there is none. */
 async function deliverOne({ id, old, home }: Moving, sums: Sums): Promise<boolean> {
-  const slice = await patiently(() => nextSlice(old, id.key));
+  const slice = await persistently(() => nextSlice(old, id.key));
   if (slice === undefined) return false;
-  const { jobs, known, freed } = await patiently(() => receiveJobs(home, id, slice));
-  await patiently(() => forgetSlice(old, id.key, slice));
+  const { jobs, known, freed } = await persistently(() => receiveJobs(home, id, slice));
+  await persistently(() => forgetSlice(old, id.key, slice));
   sums.jobs += jobs;
   sums.known += known;
   sums.freed += freed;
