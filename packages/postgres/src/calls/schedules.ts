@@ -88,7 +88,7 @@ export async function dueSchedules(target: Target): Promise<readonly DueSchedule
   );
 }
 
-/** What became of a slot: see {@link fireSchedule}. */
+/** Answer of {@link fireSchedule}. */
 export interface Fired {
   readonly job: string | null;
   readonly refused: string | null;
