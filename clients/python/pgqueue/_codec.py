@@ -67,7 +67,7 @@ def is_envelope(stored: Json) -> bool:
     """Whether a stored value is encrypted."""
     if not isinstance(stored, dict) or not isinstance(stored.get("$enc"), (int, float)):
         return False
-    return isinstance(stored.get("key"), str) and isinstance(stored.get("data"), str)
+    return all(isinstance(stored.get(name), str) for name in ("key", "fingerprint", "data"))
 
 
 def said_place(place: Place) -> str:
@@ -91,5 +91,5 @@ def opened_error(codec: Codec | None, error: dict[str, Json], place: Place) -> d
         found = codec.decode(error, place)
     except PgQueueError:
         return error
-    plain = {name: value for name, value in error.items() if name not in ("$enc", "key", "data")}
+    plain = {name: value for name, value in error.items() if name not in ("$enc", "key", "fingerprint", "data")}
     return {**plain, **found} if isinstance(found, dict) else error

@@ -78,14 +78,16 @@ class _Encrypted:
             ) from error
         self.errors, self.progress = errors, progress
         self.writes_with = next(iter(keys))
-        self._ciphers: dict[str, Any] = {id: AESGCM(key) for id, key in keys.items()}
+        self._known: dict[str, tuple[Any, str]] = {id: (AESGCM(key), _fingerprint(key)) for id, key in keys.items()}
         self._invalid: type[Exception] = InvalidTag
         self._accepts_plain = accepts_plain
-        self._head = f'{{"$enc":{_VERSION},"key":{json.dumps(self.writes_with, ensure_ascii=False)},"data":"'
+        self._cipher, fingerprint = self._known[self.writes_with]
+        id = json.dumps(self.writes_with, ensure_ascii=False)
+        self._head = f'{{"$enc":{_VERSION},"key":{id},"fingerprint":"{fingerprint}","data":"'
 
     def encode(self, text: str, place: Place) -> str:
         nonce = os.urandom(_NONCE_BYTES)
-        data = nonce + self._ciphers[self.writes_with].encrypt(nonce, text.encode(), _additional(place))
+        data = nonce + self._cipher.encrypt(nonce, text.encode(), _additional(place))
         return f'{self._head}{base64.b64encode(data).decode()}"}}'
 
     def decode(self, stored: Json, place: Place) -> Json:
@@ -93,9 +95,9 @@ class _Encrypted:
             if self._accepts_plain:
                 return stored
             raise _undecodable(place, "it is not encrypted, and the codec has plain='refuse'")
-        cipher = self._ciphers.get(stored["key"])
-        if stored["$enc"] != _VERSION or cipher is None:
-            raise _key_missing(place, stored["key"], stored["$enc"])
+        cipher, fingerprint = self._known.get(stored["key"], (None, None))
+        if stored["$enc"] != _VERSION or fingerprint != stored["fingerprint"]:
+            raise _key_missing(place, stored, fingerprint)
         try:
             data = base64.b64decode(stored["data"])
             if len(data) < _NONCE_BYTES + _TAG_BYTES:
@@ -112,16 +114,26 @@ def _secret(key: object) -> bytes | None:
     return bytes(key) if isinstance(key, (bytes, bytearray)) and len(key) == 32 else None
 
 
+def _fingerprint(key: bytes) -> str:
+    """Tells keys apart, and nothing about the key: 4 bytes of an HMAC."""
+    return base64.urlsafe_b64encode(hmac.digest(key, b"pgqueue-key", hashlib.sha256)[:4]).rstrip(b"=").decode()
+
+
 def _additional(place: Place) -> bytes:
     """Authenticated, and not stored. The name comes last: it may contain any character."""
     return f"pgqueue-enc-{_VERSION}\n{place.id.lower()}\n{place.field}\n{place.name}".encode()
 
 
-def _key_missing(place: Place, key: str, version: object) -> PgQueueError:
-    if version == _VERSION:
+def _key_missing(place: Place, stored: dict[str, Json], found: str | None) -> PgQueueError:
+    key, version = stored["key"], stored["$enc"]
+    if version != _VERSION:
+        why = f"is encrypted in version {version}, which this release of pgqueue can't read: update it"
+    elif found is None:
         why = f"is encrypted under the key {key!r}, which this process does not have: add it to the keys of encrypted()"
     else:
-        why = f"is encrypted in version {version}, which this release of pgqueue can't read: update it"
+        own = f"and this process has another key under this id, of the fingerprint {found!r}"
+        written = f"under the key {key!r} of the fingerprint {stored['fingerprint']!r}"
+        why = f"is encrypted {written}, {own}: give encrypted() the right one"
     return PgQueueError("key_missing", f"{said_place(place)} {why}", {**place._asdict(), "key": key})
 
 

@@ -409,9 +409,12 @@ class Contexts(DatabaseTest):
 
         with Producer(ADMIN, codec=encrypted([old], plain="refuse")) as producer:
             waits = producer.enqueue("locked", {"a": 1})
+        with Producer(ADMIN, codec=encrypted([("new", b"w" * 32)], plain="refuse")) as producer:
+            wrong = producer.enqueue("locked", {"a": 1})
         plain = self.producer.enqueue("locked", {"a": 1})
-        until("it to wait", lambda: status(waits.id) == "delayed")
-        self.assertEqual(sql("select tries, crashes from pgqueue.queue where id = %s", waits.id), [(0, 0)])
+        for one in (waits, wrong):
+            until("it to wait", lambda one=one: status(one.id) == "delayed")
+            self.assertEqual(sql("select tries, crashes from pgqueue.queue where id = %s", one.id), [(0, 0)])
         until("it to be dead", lambda: status(plain.id) == "dead")
         self.assertIn("not encrypted", errors(plain.id)[0]["message"])
 

@@ -84,7 +84,7 @@ export const counters: Readonly<Record<CounterName, Instrument>> = {
   },
   keys_missing: {
     role: 'worker',
-    help: 'Attempts that lacked the key of an encrypted value.',
+    help: 'Attempts that lacked the key of an encrypted value, or had another one under its id.',
     labels: ['task'],
   },
   jobs_stale: { role: 'worker', help: 'Attempts whose lease another had taken meanwhile.', labels: ['task'] },

@@ -27,7 +27,12 @@ const stored = async (): Promise<readonly Record<string, unknown>[]> =>
   ]);
 const ended = (id: string, status = 'done'): Promise<unknown> =>
   until(`job ${id} to be ${status}`, async () => (await bench.job(id)).status === status);
-const envelope = { $enc: 1, key: 'new', data: expect.any(String) as string };
+const envelope = {
+  $enc: 1,
+  key: 'new',
+  fingerprint: expect.stringMatching(/^[\w-]{6}$/) as string,
+  data: expect.any(String) as string,
+};
 
 describe('every way to enqueue', () => {
   const one = { secret: 'canary' };

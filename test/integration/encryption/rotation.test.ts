@@ -1,5 +1,6 @@
 import type { JobContext } from '@pgqueue/core';
 import { defineTask, giveUp, implement } from '@pgqueue/core';
+import { encrypted } from '@pgqueue/postgres';
 import { createScheduler } from '@pgqueue/scheduler';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
@@ -133,6 +134,12 @@ test('a rewrap without the key of a job leaves it as it is, and names the key', 
     done: 0,
     unreadable: 1,
     problems: [expect.stringContaining('is encrypted under the key "a", which this process does not have')],
+  });
+  const wrong = encrypted({ keys: [{ id: 'a', key: Buffer.alloc(32, 'wrong') }], plain: 'refuse' });
+  expect(await operating(wrong).dead.rewrap({ all: true })).toMatchObject({
+    current: 0,
+    unreadable: 1,
+    problems: [expect.stringContaining('this process has another key under this id')],
   });
   expect((await operating(codecOf(['a'])).jobs.get(id))?.payload).toEqual({ n: 1 });
 });

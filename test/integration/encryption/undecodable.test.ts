@@ -1,5 +1,6 @@
 import type { JobContext } from '@pgqueue/core';
 import { defineTask, implement, implementBatch } from '@pgqueue/core';
+import { encrypted } from '@pgqueue/postgres';
 import { createPuller } from '@pgqueue/worker';
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
@@ -52,6 +53,25 @@ describe('a job that can not be decrypted', () => {
     expect(await producing(codecOf(['new', 'newest'])).result(id)).toBe('canary');
   });
 
+  test('waits as well while another key has the id of its own', async () => {
+    const producer = producing();
+    const { id } = await producer.enqueue(task, { secret: 'canary' });
+    const wrong = encrypted({ keys: [{ id: 'new', key: Buffer.alloc(32, 'wrong') }], plain: 'refuse' });
+    const worker = await bench.worker([implement(task, () => {})], { codec: wrong });
+    await bench.dispatch();
+    await ended(id, 'delayed');
+    expect(await bench.job(id)).toMatchObject({ tries: 0, crashes: 0, errors: [] });
+    const message = expect.stringContaining('this process has another key under this id') as string;
+    expect(worker.of('codec.key_missing').map(({ error }) => error)).toEqual([
+      expect.objectContaining({ code: 'key_missing', message }) as Error,
+    ]);
+    await worker.stop();
+    await bench.worker([implement(task, ({ secret }) => secret)], { codec });
+    await promoteAll(bench.database);
+    await bench.dispatch();
+    expect(await producer.result(id)).toBe('canary');
+  });
+
   test('is dead, with the reason, when its payload was changed, cut, moved or is plain', async () => {
     const producer = producing();
     const ids = (
@@ -92,7 +112,7 @@ describe('a job that can not be decrypted', () => {
     const producer = producing();
     const { id } = await producer.enqueue(task, { secret: 'canary' });
     const [{ payload } = {}] = await stored();
-    await bench.sql(`update pgqueue.queue set payload = '{"$enc": 1, "key": "new", "data": "AAAA"}'`);
+    await bench.sql(`update pgqueue.queue set payload = payload || '{"data": "AAAA"}'`);
     await bench.worker([implement(task, ({ secret }) => secret)], { codec });
     await bench.dispatch();
     await ended(id, 'dead');
@@ -103,7 +123,7 @@ describe('a job that can not be decrypted', () => {
   });
 
   test('a lookalike of an encrypted payload is a payload as any other', async () => {
-    const lookalike = { $enc: 1, key: 'new', data: 'AAAA', secret: 'canary' };
+    const lookalike = { $enc: 1, key: 'new', fingerprint: 'AAAAAA', data: 'AAAA', secret: 'canary' };
     await bench.worker([implement(task, (payload) => payload)], { codec });
     const producer = producing();
     const { id } = await producer.enqueue(task, lookalike);

@@ -31,6 +31,12 @@ export function openedError<Stored>(codec: Codec | undefined, stored: Stored, pl
   if (codec?.keyOf(stored) === undefined) return stored;
   const found = opened(codec, stored, place);
   if (found === stored || typeof found !== 'object') return stored;
-  const { $enc: _version, key: _key, data: _data, ...others } = stored as Readonly<Record<string, unknown>>;
+  const {
+    $enc: _version,
+    key: _key,
+    fingerprint: _fingerprint,
+    data: _data,
+    ...others
+  } = stored as Readonly<Record<string, unknown>>;
   return { ...others, ...found } as Stored;
 }

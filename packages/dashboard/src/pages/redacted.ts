@@ -9,7 +9,9 @@ import type { Redact, Settings, Shown } from '../options.ts';
 export function redacted({ redact, logger }: Settings, document: unknown, shown: Shown): unknown {
   const key = keyOf(document);
   if (key !== undefined)
-    return { '…': `encrypted under the key ${JSON.stringify(key)}, which the dashboard does not have` };
+    return {
+      '…': `encrypted under the key ${JSON.stringify(key)}, and the dashboard can't decrypt it with its keys`,
+    };
   if (redact === undefined || document === null || document === undefined) return document;
   return redactedBy(redact, document, shown, (error) =>
     logger?.error(

@@ -9,7 +9,7 @@ interface Vectors {
   readonly vectors: readonly (CodecPlace & {
     readonly text: string;
     readonly value: unknown;
-    readonly stored: object;
+    readonly stored: { readonly key: string; readonly data: string };
   })[];
   readonly refused: readonly (CodecPlace & {
     readonly why: string;
@@ -32,8 +32,11 @@ describe('the vectors', () => {
   test.each(vectors.vectors)('$field of $name is read', ({ stored, value, text, ...at }) => {
     expect(codec.decode(stored, at)).toEqual(value);
     // another nonce each time, and the same length
-    const again = JSON.parse(codec.encode(text, at)) as object;
+    const { data: _data, ...clear } = stored;
+    const writer = encrypted({ keys: keys.filter(({ id }) => id === clear.key), plain: 'accept' });
+    const again = JSON.parse(writer.encode(text, at)) as object;
     expect(again).not.toEqual(stored);
+    expect(again).toMatchObject(clear);
     expect(codec.decode(again, at)).toEqual(value);
   });
 
@@ -64,6 +67,15 @@ test('the first key writes, and all read', () => {
   expect(codec.keyOf(sealed(1))).toBe('2026-11');
   expect(() => older.decode(sealed(1), place)).toThrow(
     expect.objectContaining({ code: 'key_missing', data: { ...place, key: '2026-11' } }) as Error,
+  );
+});
+
+test('another key under the id of a value is as good as none, and the error names both', () => {
+  const other = encrypted({ keys: [{ id: '2026-11', key: Buffer.alloc(32, 1) }], plain: 'accept' });
+  const error = errorOf(() => other.decode(sealed(1), place));
+  expect(error).toMatchObject({ code: 'key_missing', data: { ...place, key: '2026-11' } });
+  expect(error.message).toMatch(
+    /key "2026-11" of the fingerprint "tRDjpw", and this process has another key .* "[\w-]{6}": give/,
   );
 });
 

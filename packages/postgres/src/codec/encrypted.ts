@@ -1,5 +1,5 @@
 import type { KeyObject } from 'node:crypto';
-import { createCipheriv, createDecipheriv } from 'node:crypto';
+import { createCipheriv, createDecipheriv, createHmac } from 'node:crypto';
 import type { Codec, CodecPlace } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
 import type { Rule, Shape } from '@pgqueue/core/internal';
@@ -59,10 +59,14 @@ const nonceBytes = 12;
 const tagBytes = 16;
 const version = 1;
 
-/** An encrypted value, as it is stored. `data`: base64 of the nonce, the encrypted text and the tag. */
+/**
+ * An encrypted value, as it is stored. `fingerprint`: of the key, so that another key under its id is known as such. `data`:
+ * base64 of the nonce, the encrypted text and the tag.
+ */
 interface Envelope {
   readonly $enc: number;
   readonly key: string;
+  readonly fingerprint: string;
   readonly data: string;
 }
 
@@ -78,18 +82,19 @@ export function encrypted(options: EncryptedOptions): Codec {
     ...listProblems(options),
   ]);
   const { keys, plain, errors = false, progress = false } = options;
-  const secrets = new Map(keys.map(({ id, key }) => [id, secretOf(key) as KeyObject]));
-  const [first] = keys;
-  const writesWith = first?.id ?? '';
-  const secret = secrets.get(writesWith) as KeyObject;
-  const head = `{"$enc":${version},"key":${JSON.stringify(writesWith)},"data":"`;
+  const known = new Map(keys.map(({ id, key }) => [id, knownKey(secretOf(key) as KeyObject)]));
+  const writesWith = keys[0]?.id ?? '';
+  const { secret, fingerprint } = known.get(writesWith) as KnownKey;
+  const head = `{"$enc":${version},"key":${JSON.stringify(writesWith)},"fingerprint":"${fingerprint}","data":"`;
 
-  const open = ({ $enc, key, data }: Envelope, place: CodecPlace): unknown => {
-    const found = secrets.get(key);
-    if ($enc !== version || found === undefined) throw keyMissing(place, { key, version: $enc });
+  const open = (envelope: Envelope, place: CodecPlace): unknown => {
+    const { $enc, key, data } = envelope;
+    const found = known.get(key);
+    if ($enc !== version || found === undefined || found.fingerprint !== envelope.fingerprint)
+      throw keyMissing(place, envelope, found);
     let text: string;
     try {
-      text = decrypt(data, found, place);
+      text = decrypt(data, found.secret, place);
     } catch (error) {
       throw undecodable(
         place,
@@ -114,6 +119,17 @@ export function encrypted(options: EncryptedOptions): Codec {
     },
     keyOf,
   };
+}
+
+interface KnownKey {
+  readonly secret: KeyObject;
+  readonly fingerprint: string;
+}
+
+/** The fingerprint tells keys apart, and nothing about the key: 4 bytes of an HMAC. */
+function knownKey(secret: KeyObject): KnownKey {
+  const hash = createHmac('sha256', secret).update('pgqueue-key').digest();
+  return { secret, fingerprint: hash.subarray(0, 4).toString('base64url') };
 }
 
 function listProblems(options: unknown): readonly string[] {
@@ -146,9 +162,10 @@ export function keyOf(stored: unknown): string | undefined {
 /** Returns an encrypted value, alone or with plain members beside it, as errors have; undefined: it is plain. */
 function envelopeOf(stored: unknown): Envelope | undefined {
   if (typeof stored !== 'object' || stored === null || !Object.hasOwn(stored, '$enc')) return undefined;
-  const { $enc, key, data } = stored as Partial<Envelope>;
-  if (typeof $enc !== 'number' || typeof key !== 'string' || typeof data !== 'string') return undefined;
-  return { $enc, key, data };
+  const { $enc, key, fingerprint, data } = stored as Partial<Envelope>;
+  if (typeof $enc !== 'number' || typeof key !== 'string') return undefined;
+  if (typeof fingerprint !== 'string' || typeof data !== 'string') return undefined;
+  return { $enc, key, fingerprint, data };
 }
 
 /** The additional data, which are authenticated and not stored. The name comes last: it may contain any character. */
@@ -190,14 +207,16 @@ function said({ id, field, name }: CodecPlace): string {
 
 function keyMissing(
   place: CodecPlace,
-  needed: { readonly key: string; readonly version: number },
+  { $enc, key, fingerprint }: Envelope,
+  found: KnownKey | undefined,
 ): PgQueueError {
-  const { key } = needed;
-  const message =
-    needed.version === version
-      ? `${said(place)} is encrypted under the key ${JSON.stringify(key)}, which this process does not have: add it to the keys of encrypted()`
-      : `${said(place)} is encrypted in version ${needed.version}, which this release of pgqueue can't read: update it`;
-  return new PgQueueError('key_missing', message, { data: { ...place, key } });
+  const under = `is encrypted under the key ${JSON.stringify(key)}`;
+  let why = `${under}, which this process does not have: add it to the keys of encrypted()`;
+  if (found !== undefined)
+    why = `${under} of the fingerprint ${JSON.stringify(fingerprint)}, and this process has another key under this id, of the fingerprint ${JSON.stringify(found.fingerprint)}: give encrypted() the right one`;
+  if ($enc !== version)
+    why = `is encrypted in version ${$enc}, which this release of pgqueue can't read: update it`;
+  return new PgQueueError('key_missing', `${said(place)} ${why}`, { data: { ...place, key } });
 }
 
 function undecodable(place: CodecPlace, why: string, cause?: unknown): PgQueueError {

@@ -59,8 +59,8 @@ function changeOf(codec: Codec, row: DeadRow): object | undefined {
   const { id, version, errors } = row;
   const again = (stored: unknown, place: CodecPlace, text: string): unknown => {
     const key = codec.keyOf(stored);
+    const value = codec.decode(stored, place); // throws if another key has the id of the first one
     if (key === codec.writesWith) return stored;
-    const value = codec.decode(stored, place);
     return JSON.parse(codec.encode(key === undefined ? text : JSON.stringify(value), place)) as unknown;
   };
   const payload: unknown = JSON.parse(row.payload);
