@@ -11,7 +11,7 @@ import { until } from '../../support/until.ts';
 
 const bench = opened(openFlowBench);
 
-const accepting = codecOf(['a'], { plain: 'accept' });
+const accepting = codecOf(['a'], { plain: 'accept', errors: true });
 const { operating, producing } = useActors(bench, { codec: accepting });
 
 const first = defineTask({ name: 'first', payload: z.object({}), result: z.int() });
@@ -26,11 +26,14 @@ const steps = flow('f')
 
 const guide = readFileSync(new URL('../../../docs/guides/encryption.md', import.meta.url), 'utf8');
 const [query = ''] = /select 'jobs' as plain[^;]+/.exec(guide) ?? [];
+const [unreadQuery = ''] = /with plain_error as[^;]+/.exec(guide) ?? [];
 
-/** The answer of the guide's query. */
+/** The answers of the guide's queries: of what jobs read, and of what they do not. */
 async function plain(): Promise<Readonly<Record<string, number>>> {
-  const rows = await bench.sql(query);
-  return Object.fromEntries(rows.map(({ plain, count }) => [String(plain), Number(count)]));
+  const rows = [...(await bench.sql(query)), ...(await bench.sql(unreadQuery))];
+  return Object.fromEntries(
+    rows.map(({ plain, readable, count }) => [String(plain ?? readable), Number(count)]),
+  );
 }
 
 /** Leaves a waiting job, a dead one, and a flow with a later step, a result and the value of a signal. */
@@ -56,6 +59,8 @@ const none = {
   'results and signals of flows': 0,
   'dead jobs': 0,
   schedules: 0,
+  'jobs with a plain error': 0,
+  'ended jobs': 0,
 };
 
 test("the guide's query counts no encrypted value", async () => {
@@ -74,13 +79,39 @@ test("the guide's query counts every plain value that a job may read", async () 
     'results and signals of flows': 2,
     'dead jobs': 1,
     schedules: 1,
+    'jobs with a plain error': 1,
+    'ended jobs': 1,
   };
   expect(await plain()).toEqual(found);
+  const before = await operating().jobs.get(id);
+  expect(before?.errors).toMatchObject([{ kind: 'error', message: 'no', try: 1 }]);
   expect(await operating(codecOf(['a'])).dead.rewrap({ ids: [id] })).toMatchObject({
     done: 0,
     unreadable: 1,
   });
   expect(await operating(accepting).dead.rewrap({ ids: [id] })).toMatchObject({ done: 1 });
-  expect(await plain()).toEqual({ ...found, 'dead jobs': 0 });
+  expect(await plain()).toEqual({ ...found, 'dead jobs': 0, 'jobs with a plain error': 0 });
+  expect((await operating(accepting).jobs.get(id))?.errors).toMatchObject(before?.errors ?? []);
   await schedules.remove('daily');
+});
+
+test('a rewrap encrypts plain errors as those of a new attempt are', async () => {
+  const id = await fill(undefined);
+  const kinds = ['error', 'invalid', 'crash'];
+  const errors = kinds.map((kind) => ({ kind, message: 'canary', node: 'n', try: 1, at: 'then' }));
+  await bench.sql('update pgqueue.dead_letter set errors = $1', [JSON.stringify(errors)]);
+  const left = async (): Promise<readonly string[]> => {
+    const [row] = await bench.sql('select errors from pgqueue.dead_letter');
+    const stored = row?.['errors'] as readonly { readonly kind: string; readonly message: string }[];
+    expect(stored).toMatchObject(kinds.map((kind) => ({ kind, node: 'n', try: 1, at: 'then' })));
+    return stored.filter(({ message }) => message === 'canary').map(({ kind }) => kind);
+  };
+  await operating(codecOf(['a'], { errors: true })).dead.rewrap({ ids: [id] });
+  expect(await left()).toEqual(kinds);
+  await operating(codecOf(['a'], { plain: 'accept' })).dead.rewrap({ ids: [id] });
+  expect(await left()).toEqual(['error', 'crash']);
+  expect(await operating(accepting).dead.rewrap({ ids: [id] })).toMatchObject({ done: 1 });
+  expect(await left()).toEqual(['crash']);
+  expect(await operating(accepting).dead.rewrap({ ids: [id] })).toMatchObject({ done: 0, current: 1 });
+  expect((await operating(accepting).jobs.get(id))?.errors).toEqual(errors);
 });

@@ -1,6 +1,6 @@
 import type { Codec, CodecPlace } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
-import { placeOf } from '@pgqueue/core/internal';
+import { encodedError, placeOf } from '@pgqueue/core/internal';
 import type { Target } from '../connection/target.ts';
 
 /** Outcome of {@link rewrapDead}. */
@@ -26,8 +26,8 @@ interface DeadRow {
 }
 
 /**
- * Encrypts the payloads, checkpoints and encrypted errors of dead jobs under the first key; plain payloads and checkpoints are encrypted, too, if the codec
- * accepts them. A job that was redriven meanwhile is left alone.
+ * Encrypts the payloads, checkpoints and errors of dead jobs under the first key. Plain ones are encrypted, too, if the codec
+ * accepts them; plain errors as those of a new attempt are. A job that was redriven meanwhile is left alone.
  */
 export async function rewrapDead(target: Target, codec: Codec, ids: readonly string[]): Promise<Rewrapped> {
   const { query, schema } = target;
@@ -69,7 +69,7 @@ function changeOf(codec: Codec, row: DeadRow): object | undefined {
   const newCheckpoint =
     row.checkpoint === null ? null : again(checkpoint, placeOf(row, 'checkpoint'), row.checkpoint);
   const newErrors = errors.map((error) => {
-    if (codec.keyOf(error) === undefined) return error;
+    if (codec.keyOf(error) === undefined) return plainError(codec, error, row);
     const renewed = again(error, placeOf(row, 'error'), '');
     if (renewed === error) return error;
     const message = `encrypted under the key ${JSON.stringify(codec.writesWith)}`;
@@ -78,4 +78,16 @@ function changeOf(codec: Codec, row: DeadRow): object | undefined {
   const same = newErrors.every((error, index) => error === errors[index]);
   if (newPayload === payload && newCheckpoint === checkpoint && same) return undefined;
   return { id, version, payload: newPayload, errors: newErrors, checkpoint: newCheckpoint };
+}
+
+/**
+ * Returns a plain error as a new attempt would leave it: one that quotes values is encrypted in any case, others with `errors`,
+ * and a crash, which the database writes, never. The members that the database has added stay readable.
+ */
+function plainError(codec: Codec, error: unknown, row: DeadRow): unknown {
+  if (codec.plain === 'refuse' || typeof error !== 'object' || error === null) return error;
+  const { node, try: tries, at, ...own } = error as Readonly<Record<string, unknown>>;
+  const { kind } = own;
+  if (kind === 'crash' || (!codec.errors && kind !== 'invalid')) return error;
+  return { ...encodedError(codec, own, placeOf(row, 'error')), node, try: tries, at };
 }

@@ -81,8 +81,9 @@ export interface DeadOperator {
   readonly purge: (selection: DeadSelection, options?: BulkOptions) => Promise<BulkResult>;
   /**
    * Encrypts dead jobs under the first key of the operator's codec: then the older keys are not needed for them any more. Plain
-   * payloads and checkpoints are encrypted, too, if the codec has `plain: 'accept'`; with `refuse` they are unreadable. Works in
-   * chunks; what is interrupted can be repeated.
+   * payloads and checkpoints are encrypted, too, if the codec has `plain: 'accept'`, and plain errors if it has `errors: true`, too;
+   * with `refuse` such a payload or checkpoint is unreadable, and such an error stays. Works in chunks; what is interrupted can be
+   * repeated.
    * @throws {PgQueueError} `configuration`: the operator has no codec
    */
   readonly rewrap: (selection: DeadSelection, options?: BulkOptions) => Promise<RewrapResult>;
