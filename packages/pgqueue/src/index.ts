@@ -47,7 +47,13 @@ export {
   strictPriority,
   timer,
 } from '@pgqueue/core';
-export type { EncryptedOptions, EncryptionKey, Operator, PgQueryable } from '@pgqueue/postgres';
+export type {
+  EncryptedOptions,
+  EncryptionKey,
+  HealthOptions,
+  Operator,
+  PgQueryable,
+} from '@pgqueue/postgres';
 export { blind, encrypted } from '@pgqueue/postgres';
 export type { Enqueuer, FlowEnd, FlowHandle, FlowRun, FlowStarter, ResultOptions } from '@pgqueue/producer';
 export { maintenanceWindow } from '@pgqueue/scheduler';

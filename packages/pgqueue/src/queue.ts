@@ -7,6 +7,7 @@ import {
   aFunction,
   aListOf,
   aNumber,
+  anObject,
   anything,
   aText,
   isTaskHandler,
@@ -14,9 +15,9 @@ import {
   optionProblems,
   throwProblems,
 } from '@pgqueue/core/internal';
-import type { Executor, Operator, PgQueryable } from '@pgqueue/postgres';
+import type { Executor, HealthOptions, Operator, PgQueryable } from '@pgqueue/postgres';
 import { createOperator, migrate } from '@pgqueue/postgres';
-import { aConnectionString, databaseShape } from '@pgqueue/postgres/internal';
+import { aConnectionString, createJointHealth, databaseShape, healthShape } from '@pgqueue/postgres/internal';
 import type { Enqueuer, FlowStarter, Producer } from '@pgqueue/producer';
 import { createProducer } from '@pgqueue/producer';
 import { createScheduler } from '@pgqueue/scheduler';
@@ -64,6 +65,11 @@ export interface QueueOptions {
   readonly around?: Around;
   /** Encrypts what is stored of jobs: what `encrypted(…)` returns. Give all processes the same. Default: nothing is encrypted. */
   readonly codec?: Codec;
+  /**
+   * Address of `GET /live`, `GET /ready` and `GET /metrics` of all roles together, which are served from `start` on. Default:
+   * none.
+   */
+  readonly health?: HealthOptions;
   /** Receives every event as data, for example `logObserver(pino())`. */
   readonly observe?: Observer;
   /** Destination of `ctx.log`: a pino logger, or any object of its shape. Default: logs are discarded. */
@@ -91,13 +97,16 @@ export interface Queue extends Enqueuer {
   readonly operator: Operator;
   /** Id of this process's node, by which an operator can reset it; undefined: it runs no jobs. */
   readonly node: string | undefined;
+  /** Port of the health checks, from `start` on; undefined: none are served. */
+  readonly healthPort: number | undefined;
   /** True while this process's scheduler leads; otherwise it stands by. */
   readonly leads: boolean;
   /**
    * Migrates the schema, then leads or stands by, and begins to claim jobs. An unreachable database is
    * retried until `stop`, except by the migration, which fails. If any role fails to start, everything
    * already started is stopped again.
-   * @throws {PgQueueError} `schema_version`, `node_id_in_use`, `configuration` (the queue was stopped)
+   * @throws {PgQueueError} `schema_version`, `node_id_in_use`, `configuration` (the queue was stopped, or the port of its
+   * health checks can't be listened on)
    * @throws permanent database errors (a wrong password, a missing privilege)
    */
   readonly start: () => Promise<void>;
@@ -133,6 +142,7 @@ const shape: Shape<QueueOptions> = {
   migrate: optional(aFlag),
   around: optional(aFunction),
   codec: optional(aCodec),
+  health: optional(anObject(healthShape)),
   observe: optional(aFunction),
   logger: optional(anything),
 };
@@ -156,10 +166,14 @@ export function createQueue(options: QueueOptions): Queue {
     around,
     logger,
     codec,
+    listen,
+    observe,
     migrate: migrates = true,
   } = options;
   const place = given({ connectionString: options.connectionString, schema: options.schema });
-  const heard = given({ listen: options.listen, observe: options.observe });
+  const joint =
+    options.health === undefined ? undefined : createJointHealth(options.health, tasks.length === 0 ? 1 : 2);
+  const heard = given({ listen, observe, health: joint?.options });
   const worker =
     tasks.length === 0
       ? undefined
@@ -171,7 +185,7 @@ export function createQueue(options: QueueOptions): Queue {
         });
   const scheduler = createScheduler({ ...place, ...heard, ...given({ policy, shadow }) });
   const coded = given({ codec });
-  const producer = createProducer({ ...place, ...heard, ...coded });
+  const producer = createProducer({ ...place, ...given({ listen, observe }), ...coded });
   const operator = createOperator({ ...place, ...coded });
   const ended = Promise.withResolvers<void>();
   ended.promise.catch(() => {}); // callers need not handle it
@@ -180,11 +194,14 @@ export function createQueue(options: QueueOptions): Queue {
   let stopping: Promise<void> | undefined;
 
   const stop = (): Promise<void> =>
-    (stopping ??= stopAll({ worker, scheduler, producer, operator }).then(ended.resolve));
+    (stopping ??= stopAll({ worker, scheduler, producer, operator })
+      .then(() => joint?.close())
+      .then(ended.resolve));
   const start = async (): Promise<void> => {
     if (stopping !== undefined)
       throw new PgQueueError('configuration', 'this queue was stopped; make another one');
     try {
+      await joint?.start(); // probes are answered while the schema is migrated
       if (migrates) await migrate(place);
       await Promise.all([scheduler.start(), worker?.start()]);
     } catch (error) {
@@ -197,6 +214,9 @@ export function createQueue(options: QueueOptions): Queue {
     startFlow: (flow, given) => producer.start(flow, given),
     operator,
     node: worker?.node,
+    get healthPort() {
+      return joint?.port;
+    },
     get leads() {
       return scheduler.leads;
     },

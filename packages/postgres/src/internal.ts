@@ -7,6 +7,8 @@ export { onStopSignals } from './process/stop-on-signals.ts';
 export { reach, warn } from './process/waiting.ts';
 export { fromPg, toExecutor } from './connection/executor.ts';
 export type { HealthChecks, HealthServer } from './process/health-server.ts';
+export type { JointHealth } from './process/joint-health.ts';
+export { createJointHealth } from './process/joint-health.ts';
 export { healthShape, serveHealth, stuckLoops } from './process/health-server.ts';
 export type { HintedJob } from './hints/hinted-job.ts';
 export { hintFacts, readHint } from './hints/hinted-job.ts';

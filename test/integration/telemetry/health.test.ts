@@ -4,6 +4,7 @@ import { fileURLToPath } from 'node:url';
 import { defineTask, implement } from '@pgqueue/core';
 import { createScheduler } from '@pgqueue/scheduler';
 import { createWorker } from '@pgqueue/worker';
+import { createQueue } from 'pgqueue';
 import { beforeEach, expect, test } from 'vitest';
 import { z } from 'zod';
 import { startCli } from '../../support/cli.ts';
@@ -99,6 +100,39 @@ test('a scheduler is ready as leader and as standby, and not while it can not re
   await Promise.all([leader.stop(), standby.stop(), taken.stop()]);
 });
 
+test('a queue answers for its scheduler and its worker on one port', async () => {
+  const queue = createQueue({ connectionString: proxy.url, tasks, migrate: false, health: { port: 0 } });
+  expect(queue.healthPort).toBeUndefined();
+  proxy.hold('to-server');
+  const starting = queue.start();
+  const port = (): number | undefined => queue.healthPort;
+  await until('both to be asked', async () => {
+    if (port() === undefined) return false;
+    const { problems } = (await ask(port(), '/ready')).body;
+    return problems.length === 2;
+  });
+  expect((await ask(port(), '/ready')).body.problems.toSorted()).toEqual([
+    'it has not reached the database yet',
+    'the node is not registered',
+  ]);
+  expect((await ask(port(), '/live')).status).toBe(200);
+  mend();
+  await starting;
+  await answers(port, '/ready', 200);
+  await queue.result(await queue.enqueue(task, {}));
+  const text = await (await fetch(`http://127.0.0.1:${port()}/metrics`)).text();
+  const heads = text.split('\n').filter((line) => line.startsWith('# TYPE '));
+  expect(new Set(heads).size).toBe(heads.length);
+  expect(heads).toContain('# TYPE pgqueue_database_errors_total counter');
+  expect(text).toMatch(/^pgqueue_leader 1$/m);
+  expect(text).toMatch(/^pgqueue_jobs_dispatched_total\{.*\} 1$/m);
+  expect(text).toMatch(/^pgqueue_jobs_started_total\{.*\} 1$/m);
+  const taken = createQueue({ connectionString: own.url, health: { port: port() ?? 0 } });
+  await expect(taken.start()).rejects.toMatchObject({ code: 'configuration' });
+  await queue.stop();
+  await expect(ask(port(), '/live')).rejects.toThrow('fetch failed');
+});
+
 test('--health-port of the command', async () => {
   const env = { PGQUEUE_DATABASE_URL: own.url };
   const port = await freePort();
@@ -107,6 +141,14 @@ test('--health-port of the command', async () => {
   await answers(() => port, '/ready', 200);
   command.process.kill('SIGTERM');
   expect((await command.ended).code).toBe(0);
+  const tasksFile = fileURLToPath(new URL('../../support/modules/cli-tasks.ts', import.meta.url));
+  const both = startCli(['start', '--no-migrate', '--tasks', tasksFile, '--health-port', String(port)], {
+    env,
+  });
+  await both.says('ready');
+  await answers(() => port, '/ready', 200);
+  both.process.kill('SIGTERM');
+  expect((await both.ended).code).toBe(0);
   expect((await startCli(['worker', '--health-port', '70000'], { env }).ended).code).toBe(2);
 });
 

@@ -18,6 +18,8 @@ interface StartOptions extends PolicyOptions {
   readonly pool: string;
   readonly listen: boolean;
   readonly migrate: boolean;
+  readonly healthPort?: number;
+  readonly metricKeys?: number;
   readonly logLevel: string;
 }
 
@@ -38,6 +40,16 @@ export function addStart(program: Command): void {
     .option('--pool <pool>', 'pool of nodes it belongs to', 'default')
     .option('--no-listen', 'only poll, for PgBouncer in transaction mode, where LISTEN does not work')
     .option('--no-migrate', 'do not migrate; fails if the schema is too old')
+    .option(
+      '--health-port <n>',
+      'port on which to answer GET /live, GET /ready and GET /metrics',
+      whole(0, 65_535),
+    )
+    .option(
+      '--metric-keys <n>',
+      'most keys named in /metrics, the others are summed; default 10',
+      whole(0, 1_000),
+    )
     .addOption(new Option('--log-level <level>', 'lowest level to log').choices(logLevels).default('info'))
     .action(async (options: StartOptions, self: Command) => {
       const loaded = await loadTasks(options.tasks);
@@ -45,11 +57,21 @@ export function addStart(program: Command): void {
       const context = contextOf(self, [...(loaded.kind === 'problem' ? [loaded.problem] : []), ...problems]);
       const handlers: Handlers = loaded.kind === 'tasks' ? loaded.handlers : { tasks: [] };
       const { tasks } = handlers;
-      const { concurrency, pool, listen, migrate, logLevel: level } = options;
+      const { concurrency, pool, listen, migrate, healthPort, metricKeys, logLevel: level } = options;
+      const health = healthPort === undefined ? {} : { health: { port: healthPort, keys: metricKeys ?? 10 } };
       const logger = createLogger({ level, role: 'start', redact: context.redact });
       const { createQueue } = await import('pgqueue');
       const observe = logObserver(logger);
-      const own = { ...context.settings, ...policies, ...handlers, concurrency, pool, listen, migrate };
+      const own = {
+        ...context.settings,
+        ...policies,
+        ...handlers,
+        concurrency,
+        pool,
+        listen,
+        migrate,
+        ...health,
+      };
       const queue = createQueue({ ...own, ...(await codecOf(self)), observe, logger });
       const names = tasks.map(({ task }) => task.name);
       const policy = (policies.policy ?? defaultPolicy()).name;

@@ -4,7 +4,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Shape } from '@pgqueue/core/internal';
 import { PgQueueError } from '@pgqueue/core';
-import { aFlag, aNumber, aText, optional } from '@pgqueue/core/internal';
+import { aFlag, aFunction, aNumber, aText, optional } from '@pgqueue/core/internal';
 
 /**
  * Options of the HTTP server of a worker or scheduler that answers `GET /live`, `GET /ready` and `GET
@@ -26,13 +26,19 @@ export interface HealthOptions {
   readonly metrics?: boolean;
 }
 
+/** Options of a role whose checks the server of another answers: see `createJointHealth`. */
+export interface JoiningHealth extends HealthOptions {
+  readonly join?: (checks: HealthChecks) => void;
+}
+
 /** Rules for {@link HealthOptions}. */
-export const healthShape: Shape<HealthOptions> = {
+export const healthShape: Shape<JoiningHealth> = {
   port: aNumber({ min: 0, max: 65_535, whole: true }),
   host: optional(aText()),
   stuckMs: optional(aNumber({ min: 100, max: 86_400_000 })),
   keys: optional(aNumber({ min: 0, max: 1_000, whole: true })),
   metrics: optional(aFlag),
+  join: optional(aFunction),
 };
 
 /** Checks behind the paths. Each returns its problems in words; an empty list means healthy. */
@@ -57,9 +63,13 @@ export interface HealthServer {
  * @throws {PgQueueError} `configuration`: the port can't be listened on
  */
 export async function serveHealth(
-  { port, host }: HealthOptions,
+  { port, host, join }: JoiningHealth,
   checks: HealthChecks,
 ): Promise<HealthServer> {
+  if (join !== undefined) {
+    join(checks);
+    return { port, close: () => Promise.resolve() };
+  }
   const server = createServer((request, response) => answer(checks, request, response));
   server.requestTimeout = 5_000;
   server.listen(port, host);
