@@ -82,6 +82,8 @@ export interface Worker {
 }
 
 const closeMs = 3_000;
+/** Longest wait for handlers to end after a shutdown has aborted their signals. */
+const graceMs = 1_000;
 /** Longest wait for settlements before a node leaves at once. */
 const lastSettleMs = 200;
 /** Time beyond `drainMs` after which a stop closes the connections without waiting for its orderly end. */
@@ -384,7 +386,7 @@ class WorkerNode implements Worker {
     if (this.#hasJoined) observe({ type: 'node.draining', node, running: this.running });
     const { database } = this.#membership;
     const parts = { executor: this.#executor, settler: this.#settler, database };
-    await drain(parts, drainMs);
+    await drain(parts, { drainMs, graceMs });
     await within(closeMs, Promise.resolve(claimed));
     await within(closeMs, this.#settler.idle()); // the last claim may have been given back
     await this.#isolation.close();

@@ -101,6 +101,20 @@ test('a job that enqueues itself without end is an error, as is a handler that d
   expect(left).toMatchObject({ status: 'ready', tries: 0, crashes: 0 });
 });
 
+test('a handler that ignores its signal hardly delays the error of its drain', async () => {
+  let abortedAt = 0;
+  const deaf = implement(greet, (_payload, { signal }) => {
+    signal.addEventListener('abort', () => (abortedAt = performance.now()));
+    return new Promise(() => {});
+  });
+  await producer.enqueue(greet, { n: 1 });
+  await expect(drain({ database, tasks: [deaf], timeoutMs: 3_000 })).rejects.toThrow('still running: greet');
+  expect(abortedAt).toBeGreaterThan(0);
+  expect(performance.now() - abortedAt).toBeLessThan(900); // a worker, which waits longer, would take a second
+  const [left] = (await operator.jobs.list({})).items;
+  expect(left).toMatchObject({ status: 'ready', tries: 0, crashes: 0 });
+});
+
 test('a payload that does not fit is told, with what is wrong', async () => {
   await producer.enqueueByName('greet', { n: 'one' });
   const { jobs } = await drain({ database, tasks: [double] });

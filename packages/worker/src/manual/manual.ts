@@ -98,7 +98,7 @@ export function createWorkerSteps(options: WorkerOptions): WorkerSteps {
 
   const end = async (): Promise<void> => {
     membership.drain();
-    await drain({ executor, settler, database }, 0);
+    await drain({ executor, settler, database }, { drainMs: 0, graceMs });
     await within(closeMs, isolation.close());
     transactions.destroy();
     await Promise.all([membership.leave(), forHandlers.close()]);
@@ -123,3 +123,5 @@ export function createWorkerSteps(options: WorkerOptions): WorkerSteps {
 }
 
 const closeMs = 3_000;
+/** Short, since it delays the error of a test: handlers that heed their signal end at once. */
+const graceMs = 100;
