@@ -101,6 +101,14 @@ test('a job that enqueues itself without end is an error, as is a handler that d
   expect(left).toMatchObject({ status: 'ready', tries: 0, crashes: 0 });
 });
 
+test('a drain that runs out of time says which tasks ran last', async () => {
+  const again = implement(greet, async ({ n }) => void (await producer.enqueue(greet, { n: n + 1 })));
+  await producer.enqueue(greet, { n: 1 });
+  await expect(drain({ database, tasks: [again], timeoutMs: 3_000 })).rejects.toThrow(
+    /within (3000 ms, when [1-9]\d*|1000) attempts.*, the last of greet: (still running: greet|a job may enqueue itself|a job that enqueues)/,
+  );
+});
+
 test('a handler that ignores its signal hardly delays the error of its drain', async () => {
   let abortedAt = 0;
   const deaf = implement(greet, (_payload, { signal }) => {

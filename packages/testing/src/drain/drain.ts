@@ -228,19 +228,23 @@ async function report(
 function tooLate({ jobs, running, trouble }: DrainRecord, timeoutMs: number): Error {
   const names = [...running].map(([id, task]) => `${task} (job ${id})`);
   const cause = trouble();
-  const why =
-    names.length === 0
-      ? `no handler runs, so ${cause?.message ?? 'it was the database that took so long'}`
-      : `still running: ${names.join(', ')}, which may never return`;
+  const ended = `${jobs.length} attempts had ended${jobs.length === 0 ? '' : `, the last of ${lastTasks(jobs)}`}`;
+  let why = 'a job may enqueue itself, or fail for ever';
+  if (names.length > 0) why = `still running: ${names.join(', ')}, which may never return`;
+  else if (cause !== undefined) why = `no handler runs, so ${cause.message}`;
+  else if (jobs.length === 0) why = 'no handler runs, so it was the database that took so long';
   return new Error(
-    `drain did not come to an end within ${timeoutMs} ms, when ${jobs.length} attempts had ended: ${why}. More time: timeoutMs`,
+    `drain did not come to an end within ${timeoutMs} ms, when ${ended}: ${why}. More time: timeoutMs`,
     { cause },
   );
 }
 
 function endless({ jobs }: DrainRecord): Error {
-  const tasks = [...new Set(jobs.slice(-20).map(({ task }) => task))].join(', ');
   return new Error(
-    `drain came to no end within ${jobsMax} attempts, the last of ${tasks}: a job that enqueues itself, or fails for ever? Else say how many: maxJobs`,
+    `drain came to no end within ${jobsMax} attempts, the last of ${lastTasks(jobs)}: a job that enqueues itself, or fails for ever? Else say how many: maxJobs`,
   );
+}
+
+function lastTasks(jobs: readonly DrainedJob[]): string {
+  return [...new Set(jobs.slice(-20).map(({ task }) => task))].join(', ');
 }
