@@ -26,8 +26,8 @@ export interface TestDatabase extends Executor {
    */
   readonly clear: () => Promise<void>;
   /**
-   * Drops the database. Fails when a connection is still open after 2 s, because some client was not closed.
-   * The database is gone either way.
+   * Drops the database. Fails when a connection is still open after 2 s, because some client was not closed. The database then
+   * stays: an embedded server goes with all of them, and elsewhere a later run drops it after a day. May be called again.
    */
   readonly drop: () => Promise<void>;
 }
@@ -61,7 +61,12 @@ export async function createTestDatabase(server: ServerAddress = serverOfRun()):
   const time = clockOf({ connectionString: url, schema });
   const drop = async (): Promise<void> => {
     await database.close();
-    await asAdmin(adminUrl, (admin) => dropWhenFree(admin, name));
+    try {
+      await asAdmin(adminUrl, (admin) => dropWhenFree(admin, name));
+    } catch (error) {
+      dropped = undefined;
+      throw error;
+    }
   };
   let dropped: Promise<void> | undefined;
   return {
@@ -113,12 +118,13 @@ async function dropWhenFree(admin: pg.Client, name: string): Promise<void> {
     await delay(pollMs);
     open = await sessions(admin, name);
   }
-  await admin.query(`drop database if exists ${name} with (force)`);
+  // A forced drop would end those connections, and a client that nobody listens to would end the process before this error is told.
   if (open.length > 0) {
     throw new Error(
       `${open.length} connection(s) to ${name} leaked: end your clients, stop and close what uses it, before drop()\n${open.join('\n')}`,
     );
   }
+  await admin.query(`drop database if exists ${name} with (force)`);
 }
 
 async function sessions(admin: pg.Client, name: string): Promise<readonly string[]> {
