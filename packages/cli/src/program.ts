@@ -28,7 +28,6 @@ import { failureOf } from './errors.ts';
 import { plainJson, printable } from './output/format.ts';
 import { redactor } from './output/redact.ts';
 import type { Redact } from './output/redact.ts';
-import type { GlobalOptions } from './settings.ts';
 
 /**
  * Runs a command line, without `node` and the script name. Writes to stdout and stderr; returns the exit
@@ -36,20 +35,48 @@ import type { GlobalOptions } from './settings.ts';
  */
 export async function runCli(args: readonly string[]): Promise<ExitCode> {
   const redact = redactorFor(args);
-  const program = buildProgram(redact);
+  const refused: string[] = [];
+  const json = wantsJson(args);
+  const program = buildProgram(redact, json ? (text) => void refused.push(text) : toStderr);
   try {
     await program.parseAsync([...args], { from: 'user' });
     return 0;
   } catch (error) {
-    const { exit, code, message } = failureOf(error);
-    if (message !== undefined) {
-      const isJson = program.opts<GlobalOptions>().json === true;
-      const json = (): string => plainJson(JSON.stringify({ error: { code, message } }));
-      const text = isJson ? json() : printable(`pgqueue: ${message}`);
-      process.stderr.write(`${redact(text)}\n`);
-    }
+    const { exit, code, message = usageMessage(refused) } = failureOf(error);
+    if (message !== undefined) process.stderr.write(failureText({ code, message, json, redact }));
     return exit;
   }
+}
+
+/** Text of a failure on stderr: one line, or with `--json` one JSON object. */
+export function failureText(failure: {
+  readonly code: string;
+  readonly message: string;
+  readonly json: boolean;
+  readonly redact: Redact;
+}): string {
+  const { code, message, json, redact } = failure;
+  const clean = redact(message);
+  return json
+    ? `${plainJson(JSON.stringify({ error: { code, message: clean } }))}\n`
+    : `${printable(`pgqueue: ${clean}`)}\n`;
+}
+
+/** Tells whether `--json` is given; read before the command line is parsed, since parsing may fail before it comes to that. */
+export function wantsJson(args: readonly string[]): boolean {
+  const end = args.indexOf('--');
+  return (end < 0 ? args : args.slice(0, end)).includes('--json');
+}
+
+/** Makes one message of what commander writes when it refuses a command line: an error, or the help of a command that has parts. */
+function usageMessage([first]: readonly string[]): string | undefined {
+  if (first === undefined) return undefined;
+  const [line = ''] = first.split('\n', 1);
+  return line.startsWith('Usage: ') ? `a command is missing (${line})` : first.replace(/^error: /, '').trim();
+}
+
+function toStderr(text: string): void {
+  process.stderr.write(printable(text));
 }
 
 /** Returns a redactor for the connection string on this command line or in the environment. */
@@ -57,7 +84,7 @@ export function redactorFor(args: readonly string[]): Redact {
   return redactor(urlIn(args) ?? readEnv().databaseUrl);
 }
 
-export function buildProgram(redact: Redact): Command {
+export function buildProgram(redact: Redact, refuse: (text: string) => void = toStderr): Command {
   const program = new Command('pgqueue')
     .description(
       'A Postgres job queue in two tiers: fair, exact about limits, and able to say why a job is not running.',
@@ -72,7 +99,7 @@ export function buildProgram(redact: Redact): Command {
     .configureHelp({ showGlobalOptions: true })
     .configureOutput({
       writeOut: (text) => void process.stdout.write(text),
-      writeErr: (text) => void process.stderr.write(printable(redact(withoutValues(text)))),
+      writeErr: (text) => refuse(redact(withoutValues(text))),
     })
     .exitOverride();
   for (const add of [

@@ -119,6 +119,41 @@ describe('wrong usage is 2', () => {
   });
 });
 
+describe('with --json, wrong usage is one JSON object', () => {
+  test.each([
+    ['status --nope --json', "unknown option '--nope'"],
+    ['--json status --nope', "unknown option '--nope'"],
+    ['stauts --json', "unknown command 'stauts'\n(Did you mean status?)"],
+    [
+      'jobs list --limit 0 --json',
+      expect.stringMatching(/^option '--limit <n>' .* whole number from 1 to 1000/),
+    ],
+    ['jobs show x --json', expect.stringContaining('A job id is a UUID')],
+    ['jobs --json', 'a command is missing (Usage: pgqueue jobs [options] [command])'],
+    ['jobs cancel --json', expect.stringContaining('ids, or a filter')],
+    ['enqueue --json', "missing required argument 'task'"],
+    ['enqueue hello --max-wait 5m --json', '--max-wait goes with --on-conflict debounce only'],
+    [
+      `enqueue hello --payload {"${canary}" --json`,
+      expect.stringMatching(/^option '[^']*--payload <json>' is invalid\. It must be JSON/),
+    ],
+    [
+      `status --nope=postgres://me:${canary}@h/x --json --database-url postgres://me:${canary}@h/x`,
+      "unknown option '--nope'",
+    ],
+  ])('%s', async (line, message) => {
+    const { code, stdout, stderr } = await parseCli(line.split(' '));
+    expect([code, stdout]).toEqual([2, '']);
+    expect(JSON.parse(stderr)).toEqual({ error: { code: 'usage', message } });
+    expect(stderr).toMatch(/^.*\n$/);
+    expect(stderr).not.toContain(canary);
+  });
+  test('but not behind --, where it is an argument', async () => {
+    const { stderr } = await parseCli(['jobs', 'show', '--', '--json']);
+    expect(stderr).toMatch(/^error: /);
+  });
+});
+
 test('every command refuses an option that it does not know', async () => {
   for (const command of commands) {
     const name = command.join(' ');
