@@ -6,7 +6,7 @@ import { runCli } from '../../packages/cli/src/program.ts';
 import { until } from './until.ts';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
-const main = fileURLToPath(new URL('../../packages/cli/src/main.ts', import.meta.url));
+export const cliMain = fileURLToPath(new URL('../../packages/cli/src/main.ts', import.meta.url));
 
 export interface CliOptions {
   readonly env?: Readonly<Record<string, string>>;
@@ -34,7 +34,7 @@ export const everythingSaid: string[] = [];
 /** Starts `pgqueue <args>` from source. Its environment has no database except the given one. */
 export function startCli(args: readonly string[], { env = {}, cwd = root }: CliOptions = {}): CliProcess {
   const { PGQUEUE_DATABASE_URL: _own, DATABASE_URL: _usual, ...rest } = process.env;
-  const child = spawn(process.execPath, ['--conditions=@pgqueue/source', main, ...args], {
+  const child = spawn(process.execPath, ['--conditions=@pgqueue/source', cliMain, ...args], {
     cwd,
     env: { ...rest, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],

@@ -15,10 +15,11 @@ if (tooOld === undefined) {
 async function main(args: readonly string[]): Promise<void> {
   // Loading code takes most of a short command's time; a warm compile cache reduces that to a third.
   nodeModule.enableCompileCache();
-  const { redactorFor, runCli } = await import('./program.ts');
+  const { failureText, redactorFor, runCli, wantsJson } = await import('./program.ts');
   const { endOnUncaught } = await import('./uncaught.ts');
   const { endWithReader } = await import('./output/pipes.ts');
-  endOnUncaught(redactorFor(args));
-  endWithReader();
+  const [redact, json] = [redactorFor(args), wantsJson(args)];
+  endOnUncaught(redact);
+  endWithReader((message) => process.stderr.write(failureText({ code: 'output', message, json, redact })));
   process.exitCode = await runCli(args);
 }

@@ -134,6 +134,17 @@ describe('workloads from files', () => {
     expect(page.match(/<svg/g)?.length).toBeGreaterThanOrEqual(5);
   });
 
+  test('a page that can not be written is told, and exits with 78; the tables are there all the same', async () => {
+    const workload = file('unwritten.json', JSON.stringify({ arrivals: jobs }));
+    const html = join(folder, 'nowhere', 'report.html');
+    const { code, stdout, stderr } = await parseCli(['simulate', '--workload', workload, '--html', html]);
+    expect({ code, stderr }).toEqual({
+      code: 78,
+      stderr: `pgqueue: --html ${html}: there is no such folder\n`,
+    });
+    expect(stdout).toMatch(/^jobs +40, 40 done$/m);
+  });
+
   test('have flows: how long they take is told, and their jobs are counted', async () => {
     const steps = [
       { name: 'pages', count: 4, durationMs: 100 },

@@ -1,7 +1,9 @@
+import { spawnSync } from 'node:child_process';
+import { closeSync, existsSync, openSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, test, vi } from 'vitest';
 import { buildProgram } from '../../../packages/cli/src/program.ts';
-import { cli, everythingSaid, parseCli } from '../../support/cli.ts';
+import { cli, cliMain, everythingSaid, parseCli } from '../../support/cli.ts';
 import { useDatabase } from '../../support/database.ts';
 
 const canary = 'c4nary-s3cret';
@@ -174,6 +176,27 @@ test('every command refuses an option that it does not know', async () => {
     });
   }
 });
+
+test.runIf(existsSync('/dev/full'))(
+  'output that can not be written is told in one line, and exits with 1',
+  () => {
+    const full = openSync('/dev/full', 'w');
+    try {
+      const run = (...args: readonly string[]) =>
+        spawnSync(process.execPath, ['--conditions=@pgqueue/source', cliMain, ...args], {
+          stdio: ['ignore', full, 'pipe'],
+          encoding: 'utf8',
+        });
+      const says = /^pgqueue: can't write the output: ENOSPC.*\n$/;
+      expect(run('--version')).toMatchObject({ status: 1, stderr: expect.stringMatching(says) });
+      const { status, stderr } = run('--version', '--json');
+      expect(status).toBe(1);
+      expect(JSON.parse(stderr)).toMatchObject({ error: { code: 'output' } });
+    } finally {
+      closeSync(full);
+    }
+  },
+);
 
 describe('wrong configuration is 78', () => {
   test('every command that works on a database says, in one line, that none is named', async () => {

@@ -1,5 +1,5 @@
 import { writeFileSync } from 'node:fs';
-import { defaultPolicy } from '@pgqueue/core';
+import { defaultPolicy, PgQueueError } from '@pgqueue/core';
 import { throwProblems } from '@pgqueue/core/internal';
 import type { Policy } from '@pgqueue/core';
 import type {
@@ -25,6 +25,7 @@ import { duration, moment, whole } from '../parse.ts';
 import { loadPolicy } from '../files/policy-file.ts';
 import { isSwf } from '../files/swf-file.ts';
 import { readPrepared, unprepared } from '../files/prepared-file.ts';
+import { whyUnwritten } from '../files/unread.ts';
 import type { GlobalOptions } from '../settings.ts';
 import type { LoadedWorkload } from '../files/workload-file.ts';
 import { examples } from './help.ts';
@@ -172,14 +173,23 @@ async function run(options: SimulateCommandOptions, loaded: LoadedWorkload, outp
     onProgress: teller(jobs, options, output),
   };
   const { result, tables } = await simulated(options, conditions, { policy, against });
-  if (options.html !== undefined) {
-    writeFileSync(options.html, await htmlReport(result, { subtitle: says }));
-    output.note(`report: ${options.html}`);
-  }
   const { skipped } = loaded;
   const workload = { jobs, ...(skipped === undefined ? {} : { skipped }) };
   output.answer({ ...result, workload }, () => textOf(says, tables, output));
+  if (options.html !== undefined) {
+    writeReport(options.html, await htmlReport(result, { subtitle: says }));
+    output.note(`report: ${options.html}`);
+  }
   tellFaults(faultsOf(result), output);
+}
+
+/** @throws {PgQueueError} `configuration` */
+function writeReport(file: string, html: string): void {
+  try {
+    writeFileSync(file, html);
+  } catch (error) {
+    throw new PgQueueError('configuration', `--html ${file}: ${whyUnwritten(error)}`, { cause: error });
+  }
 }
 
 type Result = Simulation | Comparison | InstallationsSimulation;

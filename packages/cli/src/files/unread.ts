@@ -7,6 +7,12 @@ export function whyUnread(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
+/** Explains why a file cannot be written. */
+export function whyUnwritten(error: unknown): string {
+  if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return 'there is no such folder';
+  return error instanceof Error ? error.message : String(error);
+}
+
 /** Explains why the module at `path` cannot be imported. */
 export function whyNotImported(error: unknown, path: string): string {
   if (!(error instanceof Error)) return `can't be imported: ${String(error)}`;
