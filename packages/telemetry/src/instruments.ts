@@ -1,4 +1,4 @@
-/** Unit of a number. Times are in seconds. */
+/** A number that is measured. Times are in seconds. */
 export interface Instrument {
   readonly help: string;
   readonly labels: readonly Label[];
@@ -6,6 +6,11 @@ export interface Instrument {
   readonly role?: Role;
   /** Its name in OpenTelemetry, where the semantic conventions for messaging have one; else it is made of its own. */
   readonly convention?: string;
+}
+
+export interface Counter extends Instrument {
+  /** What it counts: its unit in OpenTelemetry. */
+  readonly unit: `{${string}}`;
 }
 
 /** Role of a process. */
@@ -41,78 +46,129 @@ export type CounterName =
   | 'database_errors';
 
 /** Counters, which only grow. In Prometheus: `pgqueue_`, the name, `_total`. */
-export const counters: Readonly<Record<CounterName, Instrument>> = {
+export const counters: Readonly<Record<CounterName, Counter>> = {
   jobs_enqueued: {
+    unit: '{message}',
     role: 'producer',
     help: 'Jobs that this producer enqueued.',
     labels: ofTask,
     convention: 'messaging.client.sent.messages',
   },
   jobs_dispatched: {
+    unit: '{job}',
     role: 'scheduler',
     help: 'Jobs that this scheduler made work items of.',
     labels: ofTask,
   },
   jobs_started: {
+    unit: '{message}',
     role: 'worker',
     help: 'Attempts that began on this worker.',
     labels: ofTask,
     convention: 'messaging.client.consumed.messages',
   },
-  jobs_done: { role: 'worker', help: 'Jobs that got done on this worker.', labels: ofTask },
+  jobs_done: { unit: '{job}', role: 'worker', help: 'Jobs that got done on this worker.', labels: ofTask },
   jobs_retried: {
+    unit: '{attempt}',
     role: 'worker',
     help: 'Attempts that failed on this worker, and are tried again.',
     labels: ofTask,
   },
-  jobs_dead: { role: 'worker', help: 'Jobs that became dead letters on this worker.', labels: ofTask },
-  jobs_snoozed: { role: 'worker', help: 'Attempts that were put off on this worker.', labels: ofTask },
+  jobs_dead: {
+    unit: '{job}',
+    role: 'worker',
+    help: 'Jobs that became dead letters on this worker.',
+    labels: ofTask,
+  },
+  jobs_snoozed: {
+    unit: '{attempt}',
+    role: 'worker',
+    help: 'Attempts that were put off on this worker.',
+    labels: ofTask,
+  },
   jobs_cancelled: {
+    unit: '{job}',
     role: 'worker',
     help: 'Jobs that were cancelled while they ran on this worker.',
     labels: ofTask,
   },
   jobs_crashed: {
+    unit: '{attempt}',
     role: 'worker',
     help: 'Attempts whose own thread or process died on this worker.',
     labels: ofTask,
   },
   jobs_timed_out: {
+    unit: '{attempt}',
     role: 'worker',
     help: 'Attempts that were not done when their lease ended.',
     labels: ['task'],
   },
   keys_missing: {
+    unit: '{attempt}',
     role: 'worker',
     help: 'Attempts that lacked the key of an encrypted value, or had another one under its id.',
     labels: ['task'],
   },
-  jobs_stale: { role: 'worker', help: 'Attempts whose lease another had taken meanwhile.', labels: ['task'] },
+  jobs_stale: {
+    unit: '{attempt}',
+    role: 'worker',
+    help: 'Attempts whose lease another had taken meanwhile.',
+    labels: ['task'],
+  },
   leases_reaped: {
+    unit: '{lease}',
     role: 'scheduler',
     help: 'Leases that ran out, and were taken back by this scheduler.',
     labels: [],
   },
-  nodes_lost: { role: 'scheduler', help: 'Nodes that this scheduler found silent for too long.', labels: [] },
+  nodes_lost: {
+    unit: '{node}',
+    role: 'scheduler',
+    help: 'Nodes that this scheduler found silent for too long.',
+    labels: [],
+  },
   nodes_fenced: {
+    unit: '{node}',
     role: 'worker',
     help: 'Times that this worker aborted its jobs, since no heartbeat arrived.',
     labels: [],
   },
   flows_ended: {
+    unit: '{flow}',
     role: 'scheduler',
     help: 'Flows that ended, by their name and state (done, failed, cancelled).',
     labels: ['flow', 'state'],
   },
-  schedules_fired: { role: 'scheduler', help: 'Slots of schedules that became jobs.', labels: [] },
-  schedules_failed: { role: 'scheduler', help: 'Slots of schedules that could not become jobs.', labels: [] },
-  leaders_elected: { role: 'scheduler', help: 'Times that this scheduler began to lead.', labels: [] },
+  schedules_fired: {
+    unit: '{schedule}',
+    role: 'scheduler',
+    help: 'Slots of schedules that became jobs.',
+    labels: [],
+  },
+  schedules_failed: {
+    unit: '{schedule}',
+    role: 'scheduler',
+    help: 'Slots of schedules that could not become jobs.',
+    labels: [],
+  },
+  leaders_elected: {
+    unit: '{leader}',
+    role: 'scheduler',
+    help: 'Times that this scheduler began to lead.',
+    labels: [],
+  },
   policy_failures: {
+    unit: '{failure}',
     role: 'scheduler',
     help: 'Failures of the policy, by gate, order or function.',
     labels: ['part'],
   },
-  database_errors: { help: 'Errors of the database, by what was being done.', labels: ['during'] },
+  database_errors: {
+    unit: '{error}',
+    help: 'Errors of the database, by what was being done.',
+    labels: ['during'],
+  },
 };
 
 /** The name of a histogram. */

@@ -80,7 +80,7 @@ export function createMeterSink(role: Role, read?: () => Promise<readonly GaugeV
     meter = found;
     adds = ofRole(role, counters, (name, instrument) => {
       const as = meterName(name, instrument);
-      const counter = found.createCounter(as, { description: instrument.help, unit: '{job}' });
+      const counter = found.createCounter(as, { description: instrument.help, unit: instrument.unit });
       const attributes = remembered(as);
       return (labels, by) => counter.add(by, attributes(labels));
     });

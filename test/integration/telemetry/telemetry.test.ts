@@ -299,4 +299,15 @@ test('the same numbers go to an SDK for metrics, by the conventions’ names whe
   expect(await value('messaging.process.duration')).toBe(1);
   expect(await value('pgqueue.jobs.dispatched')).toBe(1);
   expect(await value('pgqueue.leaders', null)).toBe(1);
+  const scopes = numbers.getMetrics().flatMap(({ scopeMetrics }) => scopeMetrics);
+  const units = Object.fromEntries(
+    scopes.flatMap(({ metrics }) => metrics.map(({ descriptor }) => [descriptor.name, descriptor.unit])),
+  );
+  expect(units).toMatchObject({
+    'messaging.client.sent.messages': '{message}',
+    'messaging.client.consumed.messages': '{message}',
+    'messaging.process.duration': 's',
+    'pgqueue.jobs.done': '{job}',
+    'pgqueue.leaders.elected': '{leader}',
+  });
 });
