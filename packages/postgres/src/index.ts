@@ -51,7 +51,13 @@ export type { JobDetails, JobFilter, JobListOptions, JobSummary } from './reads/
 export type { NodeInfo } from './reads/nodes.ts';
 export type { InstallationNumbers, KeyNumbers, NodeNumbers } from './reads/numbers.ts';
 export type { Page } from './reads/page.ts';
-export type { QueueChange, QueueLimits, QueueSettings, RateSetting } from './reads/queue-settings.ts';
+export type {
+  QueueChange,
+  QueueLimits,
+  QueueSettings,
+  RateSetting,
+  StoredQueueSettings,
+} from './reads/queue-settings.ts';
 export type { QueueInfo } from './reads/queues.ts';
 export type { RecordedJob, RecordedOptions } from './reads/recorded.ts';
 export type { StoredReport } from './reads/report.ts';

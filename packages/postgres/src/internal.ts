@@ -56,6 +56,7 @@ export { leaseLimit, readLeading, readSharedLimits } from './calls/installation/
 export { shareUses } from './calls/installation/shared-uses.ts';
 export type { Remedies } from './operator/explain/reasons.ts';
 export { keyText, rateText, reasonText } from './operator/explain/reasons.ts';
+export { settingsToStore } from './reads/queue-settings.ts';
 export { shareReading } from './operator/share.ts';
 export { readStatus, totalsOf } from './operator/status.ts';
 export { persistently } from './connection/persistently.ts';

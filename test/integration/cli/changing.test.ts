@@ -241,7 +241,7 @@ describe('changing', () => {
     expect(JSON.parse(set.stdout)).toEqual({
       queue: 'mail',
       pool: 'slow',
-      retention: 172_800_000,
+      retentionMs: 172_800_000,
       isNew: false,
     });
     const { text, json } = await ask('queues', 'list');
@@ -249,6 +249,31 @@ describe('changing', () => {
     expect(json.queues).toMatchObject([{ queue: 'mail', paused: true, pool: 'slow' }]);
     expect((await pgqueue('queues', 'resume', 'mail', '--json')).stdout).toContain('"paused": false');
     expect(await queues('forget', 'mail')).toBe('queue mail has no settings any more\n');
+    await sql('delete from pgqueue.history');
+    const changed = JSON.parse(
+      await queues('set', 'mail', '--rate', '5/s', '--retention', '3d', '--json'),
+    ) as object;
+    const {
+      queues: [listed],
+    } = JSON.parse(await queues('list', '--json')) as { readonly queues: readonly object[] };
+    expect(changed).toEqual({
+      queue: 'mail',
+      retentionMs: 259_200_000,
+      rate: { perSecond: 5, burst: 5 },
+      isNew: true,
+    });
+    const { isNew: _isNew, ...given } = changed as { readonly isNew: boolean };
+    expect(listed).toMatchObject(given);
+    const { settings, queue } = JSON.parse(await queues('forget', 'mail', '--json')) as {
+      readonly queue: string;
+      readonly settings: object;
+    };
+    expect(listed).toMatchObject({ queue, ...settings });
+    expect(settings).toMatchObject({
+      retentionMs: 259_200_000,
+      rate: { perSecond: 5, burst: 5 },
+      paused: false,
+    });
     expect(await queues('list')).toBe('no queues yet\n');
     expect(await pgqueue('queues', 'forget', 'mail')).toMatchObject({
       code: 1,
@@ -265,7 +290,7 @@ describe('changing', () => {
       concurrency: 5,
       keyConcurrency: 1,
       rate: { perSecond: 100, burst: 10 },
-      keyRate: { perSecond: 5 / 60 },
+      keyRate: { perSecond: 5 / 60, burst: 1 },
       keyPending: 40,
       weight: 2,
       isNew: true,

@@ -100,14 +100,24 @@ describe('limits', () => {
   });
 
   test('are taken away together', async () => {
-    await operator.queues.set('mail', { concurrency: 5, keyPending: 1, paused: true });
+    await operator.queues.set('mail', {
+      concurrency: 5,
+      keyPending: 1,
+      paused: true,
+      retention: '3d',
+      rate: { perSecond: 5 },
+    });
     await insert({ queue: 'mail' });
     await operator.queues.set('mial', { weight: 2 });
     await operator.queues.forget('mial');
-    expect(await operator.queues.forget('mail')).toMatchObject({
+    expect(await operator.queues.forget('mail')).toEqual({
+      ...none,
       concurrency: 5,
+      keyPending: 1,
       paused: true,
       pool: 'default',
+      retentionMs: 259_200_000,
+      rate: { perSecond: 5, burst: 5 },
     });
     expect(await operator.queues.list()).toMatchObject([
       { queue: 'mail', ...none, paused: false, pending: 1 },

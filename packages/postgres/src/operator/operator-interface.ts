@@ -3,6 +3,7 @@ import type { NewJob } from '@pgqueue/core';
 import type { NodeInfo } from '../reads/nodes.ts';
 import type { QueueChange } from '../reads/queue-settings.ts';
 import type { QueueSettings } from '../reads/queue-settings.ts';
+import type { StoredQueueSettings } from '../reads/queue-settings.ts';
 import type { QueueInfo } from '../reads/queues.ts';
 import type { Page } from '../reads/page.ts';
 import type { RecordedJob } from '../reads/recorded.ts';
@@ -74,11 +75,11 @@ export interface Operator {
     readonly set: (queue: string, settings: QueueSettings) => Promise<QueueChange>;
     /**
      * Removes all settings of a queue, its limits and its pause among them; its jobs stay. Resolves to the
-     * removed settings, by column. A queue without settings and jobs is not listed any more. Removing the
+     * removed settings. A queue without settings and jobs is not listed any more. Removing the
      * last `keyPending` waits for transactions, as `set` does ({@link QueueSettings.keyPending}).
      * @throws {PgQueueError} `not_found` if it had none
      */
-    readonly forget: (queue: string) => Promise<Readonly<Record<string, unknown>>>;
+    readonly forget: (queue: string) => Promise<StoredQueueSettings>;
   };
   readonly nodes: {
     readonly list: () => Promise<readonly NodeInfo[]>;

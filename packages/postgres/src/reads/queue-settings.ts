@@ -6,10 +6,10 @@ import {
   aFlag,
   aNumber,
   anObject,
+  durationMs,
   optional,
   optionProblems,
   orNull,
-  parseDuration,
   throwProblems,
   shareWeights,
   valueProblems,
@@ -29,6 +29,15 @@ export interface QueueLimits {
   readonly keyRate: Rate | null;
   /** Its share beside other queues, if the policy's order uses shares. 1 unless set. */
   readonly weight: number;
+}
+
+/** Settings of a queue, as they are kept and listed. */
+export interface StoredQueueSettings extends QueueLimits {
+  readonly paused: boolean;
+  readonly pool: string;
+  readonly retentionMs: number;
+  /** Maximum number of jobs of one key that wait or run; null: no limit. */
+  readonly keyPending: number | null;
 }
 
 /** A rate to set. */
@@ -94,27 +103,81 @@ export async function configureQueue(
 }
 
 /**
- * Removes all settings of a queue, so it is not paused and has no limits. Resolves to the removed settings,
- * by column.
+ * Removes all settings of a queue, so it is not paused and has no limits. Resolves to the removed settings.
  * @throws {PgQueueError} `configuration`; `not_found` if it had none
  */
-export async function forgetQueue(
-  { kysely }: Database,
-  queue: string,
-): Promise<Readonly<Record<string, unknown>>> {
+export async function forgetQueue({ kysely }: Database, queue: string): Promise<StoredQueueSettings> {
   throwProblems('configuration', `queue ${JSON.stringify(queue)}`, valueProblems(aName, queue, 'queue'));
   const forgotten = await kysely
     .deleteFrom('queue_config')
     .where('queue', '=', queue)
-    .returning(
-      sql<Record<string, unknown>>`to_jsonb(queue_config) - '{queue,updated}'::text[]`.as('settings'),
-    )
+    .returning([
+      'paused',
+      'pool',
+      'concurrency',
+      'key_concurrency',
+      'rate',
+      'rate_burst',
+      'key_rate',
+      'key_rate_burst',
+      'key_pending',
+      'weight',
+      sql<number>`extract(epoch from retention)::float8 * 1000`.as('retention_ms'),
+    ])
     .executeTakeFirst();
-  if (forgotten !== undefined) return forgotten.settings;
+  if (forgotten !== undefined) return storedSettings(forgotten);
   throw new PgQueueError(
     'not_found',
     `queue ${JSON.stringify(queue)} has no settings: see "pgqueue queues list"`,
   );
+}
+
+/** Columns of a queue's settings. */
+export interface SettingsRow {
+  readonly paused: boolean;
+  readonly pool: string;
+  readonly retention_ms: number;
+  readonly concurrency: number | null;
+  readonly key_concurrency: number | null;
+  readonly rate: number | null;
+  readonly rate_burst: number | null;
+  readonly key_rate: number | null;
+  readonly key_rate_burst: number | null;
+  readonly key_pending: number | null;
+  readonly weight: number;
+}
+
+export function storedSettings(row: SettingsRow): StoredQueueSettings {
+  return {
+    paused: row.paused,
+    pool: row.pool,
+    retentionMs: row.retention_ms,
+    keyPending: row.key_pending,
+    concurrency: row.concurrency,
+    keyConcurrency: row.key_concurrency,
+    rate: rateOf(row.rate, row.rate_burst),
+    keyRate: rateOf(row.key_rate, row.key_rate_burst),
+    weight: row.weight,
+  };
+}
+
+function rateOf(perSecond: number | null, burst: number | null): Rate | null {
+  return perSecond === null || burst === null ? null : { perSecond, burst };
+}
+
+/** Returns settings to change in the form in which they are listed afterwards. They must have no problems. */
+export function settingsToStore(settings: QueueSettings): Partial<StoredQueueSettings> {
+  const { pool, retention, rate, keyRate, weight, ...others } = settings;
+  const withBurst = (given: RateSetting | null): Rate | null =>
+    given === null ? null : { perSecond: given.perSecond, burst: burstOf(given) };
+  return {
+    ...others,
+    ...(pool === undefined ? {} : { pool: pool ?? 'default' }),
+    ...(retention === undefined ? {} : { retentionMs: durationMs(retention ?? '7d', 'retention') }),
+    ...(rate === undefined ? {} : { rate: withBurst(rate) }),
+    ...(keyRate === undefined ? {} : { keyRate: withBurst(keyRate) }),
+    ...(weight === undefined ? {} : { weight: weight ?? 1 }),
+  };
 }
 
 const aName: Rule = {
@@ -152,25 +215,23 @@ export function settingProblems(queue: string, settings: QueueSettings): readonl
 }
 
 function columnsOf(settings: QueueSettings) {
-  const { paused, pool, retention, concurrency, keyConcurrency, rate, keyRate, keyPending, weight } =
-    settings;
+  const { paused, pool, retentionMs, concurrency, keyConcurrency, rate, keyRate, keyPending, weight } =
+    settingsToStore(settings);
   return {
     ...(paused === undefined ? {} : { paused }),
-    ...(pool === undefined ? {} : { pool: pool ?? 'default' }),
-    ...(retention === undefined
-      ? {}
-      : { retention: retention === null ? '7 days' : `${parseDuration(retention) ?? 0} milliseconds` }),
+    ...(pool === undefined ? {} : { pool }),
+    ...(retentionMs === undefined ? {} : { retention: `${retentionMs} milliseconds` }),
     ...(concurrency === undefined ? {} : { concurrency }),
     ...(keyConcurrency === undefined ? {} : { key_concurrency: keyConcurrency }),
-    ...(rate === undefined ? {} : { rate: rate?.perSecond ?? null, rate_burst: burstOf(rate) }),
+    ...(rate === undefined ? {} : { rate: rate?.perSecond ?? null, rate_burst: rate?.burst ?? null }),
     ...(keyRate === undefined
       ? {}
-      : { key_rate: keyRate?.perSecond ?? null, key_rate_burst: burstOf(keyRate) }),
+      : { key_rate: keyRate?.perSecond ?? null, key_rate_burst: keyRate?.burst ?? null }),
     ...(keyPending === undefined ? {} : { key_pending: keyPending }),
-    ...(weight === undefined ? {} : { weight: weight ?? 1 }),
+    ...(weight === undefined ? {} : { weight }),
   };
 }
 
-function burstOf(rate: RateSetting | null): number | null {
-  return rate === null ? null : (rate.burst ?? Math.max(1, rate.perSecond));
+function burstOf({ perSecond, burst }: RateSetting): number {
+  return burst ?? Math.max(1, perSecond);
 }

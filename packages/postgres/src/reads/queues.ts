@@ -1,16 +1,11 @@
-import type { Rate } from '@pgqueue/core';
 import { sql } from 'kysely';
 import type { Database } from '../connection/database.ts';
-import type { QueueLimits } from './queue-settings.ts';
+import type { StoredQueueSettings } from './queue-settings.ts';
+import { storedSettings } from './queue-settings.ts';
 
 /** A queue: its settings, and its job counts. */
-export interface QueueInfo extends QueueLimits {
+export interface QueueInfo extends StoredQueueSettings {
   readonly queue: string;
-  readonly paused: boolean;
-  readonly pool: string;
-  readonly retentionMs: number;
-  /** Maximum number of jobs of one key that wait or run; null: no limit. */
-  readonly keyPending: number | null;
   /**
    * All of the following counts are exact. If false there are many jobs: `delayed`, `pending` and `dead` may
    * be estimates, and `oldestMs` is a lower bound.
@@ -69,15 +64,7 @@ export async function listQueues({ kysely }: Database): Promise<readonly QueueIn
   const ms = (seconds: number | null): number | null => (seconds === null ? null : seconds * 1_000);
   return rows.map((row) => ({
     queue: row.queue,
-    paused: row.paused,
-    pool: row.pool,
-    retentionMs: row.retention_ms,
-    keyPending: row.key_pending,
-    concurrency: row.concurrency,
-    keyConcurrency: row.key_concurrency,
-    rate: rateOf(row.rate, row.rate_burst),
-    keyRate: rateOf(row.key_rate, row.key_rate_burst),
-    weight: row.weight,
+    ...storedSettings(row),
     delayed: Number(row.delayed),
     pending: Number(row.pending),
     ready: Number(row.ready),
@@ -93,8 +80,4 @@ export async function listQueues({ kysely }: Database): Promise<readonly QueueIn
     done5m: Number(row.done_5m),
     dead5m: Number(row.dead_5m),
   }));
-}
-
-function rateOf(perSecond: number | null, burst: number | null): Rate | null {
-  return perSecond === null || burst === null ? null : { perSecond, burst };
 }

@@ -120,7 +120,8 @@ export function createRouterOperator(parts: RouterOperatorParts): RouterOperator
         // one that had no settings has none now, as asked
         const had = answers.filter((answer) => answer.ok || !isMissing(answer.error));
         const [first] = changedAll(`forgetting queue ${queue}`, had.length === 0 ? answers : had);
-        return first ?? {};
+        if (first === undefined) throw new PgQueueError('invariant', 'no installation answered');
+        return first;
       },
     },
     keys: parts.keys,

@@ -1,5 +1,6 @@
 import { shareWeights } from '@pgqueue/core/internal';
 import type { QueueSettings, RateSetting } from '@pgqueue/postgres';
+import { settingsToStore } from '@pgqueue/postgres/internal';
 import { Argument } from 'commander';
 import type { Command } from 'commander';
 import { acrossInstallations, withOperations } from '../../installations.ts';
@@ -48,7 +49,9 @@ export function addQueueSet(queues: Command): void {
       const settings = settingsOf(options);
       return withOperations(self, async (operator, output) => {
         const { isNew } = await operator.queues.set(queue, settings);
-        output.answer({ queue, ...settings, isNew }, () => oneLine(`queue ${queue} is set${newText(isNew)}`));
+        output.answer({ queue, ...settingsToStore(settings), isNew }, () =>
+          oneLine(`queue ${queue} is set${newText(isNew)}`),
+        );
       });
     });
   examples(command, [
