@@ -23,7 +23,7 @@ function byState(state: string, text: string): string | undefined {
         ? "the server's pg_hba.conf must let this user in from here; where it wants TLS, add sslmode=verify-full to the connection string"
         : `check user and password in ${theUrl}`;
     case '42501':
-      return missingRight(text);
+      return missingRight;
     case '25006':
       return `this server only reads: name the primary in ${theUrl}, or switch default_transaction_read_only off for this role and database`;
     case '53300':
@@ -33,11 +33,9 @@ function byState(state: string, text: string): string | undefined {
   }
 }
 
-function missingRight(text: string): string {
-  if (text.includes('for database'))
-    return 'making the schema wants CREATE on the database; connect as its owner';
-  return 'this command wants more rights; connect as the owner of the schema or, for all but "migrate", as a member of the role for it: pgqueue_producer, _scheduler, _worker, _viewer or _operator, made by "pgqueue migrate --roles"';
-}
+/** Right of a database or of something in it: only the message tells which, in the server's language. */
+const missingRight =
+  'this command wants more rights; connect as the owner of the schema (to make it, with CREATE on the database) or, for all but "migrate", as a member of the role for it: pgqueue_producer, _scheduler, _worker, _viewer or _operator, made by "pgqueue migrate --roles"';
 
 function withoutState(error: unknown, text: string): string | undefined {
   const { code } = error as { readonly code?: unknown };

@@ -218,20 +218,33 @@ describe('after a transient error', () => {
     },
   );
 
-  test('a statement that is sent twice, by a pool of its own mind: the job is there once, and told so', async () => {
-    const pool = new pg.Pool({ connectionString: own.url, max: 2 });
-    const real = pool.query.bind(pool) as (text: string, values: unknown[]) => Promise<pg.QueryResult>;
-    const query = async (text: string, values: unknown[]): Promise<pg.QueryResult> => {
-      if (text.includes('insert into')) await real(text, values);
-      return real(text, values);
-    };
-    Object.assign(pool, { query });
-    await withProducer({ pool, notify: false }, async (producer) => {
-      expect((await producer.enqueue(hello, { n: 1 })).outcome).toBe('repeated');
-    });
-    await pool.end();
-    expect(await waiting()).toBe(1);
-  });
+  // the server of the tests has English only
+  const german = (error: unknown): never => {
+    const found = error as pg.DatabaseError;
+    if (found.code === '23505')
+      found.message = `doppelter Schlüsselwert verletzt Unique-Constraint »${found.constraint}«`;
+    throw found;
+  };
+  test.each([
+    ['English', undefined],
+    ['German', german],
+  ])(
+    'a statement that is sent twice, by a pool of its own mind: the job is there once, and told so (%s)',
+    async (_language, failed) => {
+      const pool = new pg.Pool({ connectionString: own.url, max: 2 });
+      const real = pool.query.bind(pool) as (text: string, values: unknown[]) => Promise<pg.QueryResult>;
+      const query = async (text: string, values: unknown[]): Promise<pg.QueryResult> => {
+        if (text.includes('insert into')) await real(text, values);
+        return real(text, values).catch(failed);
+      };
+      Object.assign(pool, { query });
+      await withProducer({ pool, notify: false }, async (producer) => {
+        expect((await producer.enqueue(hello, { n: 1 })).outcome).toBe('repeated');
+      });
+      await pool.end();
+      expect(await waiting()).toBe(1);
+    },
+  );
 
   test('an error that is not transient is not repeated', async () => {
     await withProducer({ pool: database.pool }, async (producer, events) => {

@@ -79,10 +79,10 @@ export function isOfRow(error: unknown): boolean {
 
 /**
  * Reports whether an insert was refused because QUEUE holds a job with this id. Reads the message, since
- * other drivers hide the constraint.
+ * other drivers hide the constraint. Only the name: words and quotation marks are in the server's language.
  */
 export function isIdTaken(error: unknown): boolean {
-  return sqlState(error) === '23505' && databaseMessage(error).includes('"queue_pkey"');
+  return sqlState(error) === '23505' && /\bqueue_pkey\b/.test(databaseMessage(error));
 }
 
 /**
