@@ -1,4 +1,8 @@
-import { migrate } from '@pgqueue/postgres';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { connect, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createOperator, migrate } from '@pgqueue/postgres';
 import { channelName, createHints, openDatabase, startListener } from '@pgqueue/postgres/internal';
 import type { Executor } from '@pgqueue/postgres';
 import type { Listener } from '@pgqueue/postgres/internal';
@@ -38,6 +42,31 @@ test('a database that is closed has no connection left, so that its server can s
     expect(await terminate('closes')).toBe(0);
   }
   expect(errors).toEqual([]);
+});
+
+test('a Unix socket is named as the driver takes it', async () => {
+  const { hostname, port, username, pathname } = new URL(own.url);
+  const folder = mkdtempSync(join(tmpdir(), 'pgqueue-socket-'));
+  // the server of the tests listens on no socket of its own
+  const relay = createServer((socket) => {
+    const server = connect(Number(port), hostname);
+    socket.pipe(server).pipe(socket);
+    for (const end of [socket, server]) end.on('error', () => [socket, server].map((each) => each.destroy()));
+  });
+  await new Promise<void>((done) => relay.listen(join(folder, '.s.PGSQL.5731'), done));
+  try {
+    for (const connectionString of [
+      `postgres://${username}@${pathname}?host=${folder}&port=5731`,
+      `postgresql://${username}@${pathname}?host=${encodeURIComponent(folder)}&port=5731`,
+      `socket://${username}@${folder}?db=${pathname.slice(1)}&port=5731`,
+    ]) {
+      const operator = createOperator({ connectionString });
+      await operator.check().finally(() => operator.close());
+    }
+  } finally {
+    relay.close();
+    rmSync(folder, { recursive: true });
+  }
 });
 
 test('an onError that throws ends no process: the broken connection is replaced', async () => {

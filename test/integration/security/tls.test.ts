@@ -148,9 +148,9 @@ describe.skipIf(lacks('openssl'))('TLS', () => {
       await expect(ways['operator']?.(wrong)).rejects.toThrow(refusal);
     });
 
-    test('a file of authorities that is not there is an error, and no connection without', async () => {
+    test('a file of authorities that is not there is an error that names its option', () => {
       const missing = server.url({ sslmode: 'verify-full', sslrootcert: '/nowhere/ca.crt' });
-      await expect(ways['operator']?.(missing)).rejects.toMatchObject({ code: 'ENOENT' });
+      expect(() => ways['operator']?.(missing)).toThrow(/sslrootcert can't be read: ENOENT/);
     });
 
     test('without a mode, the connection is not encrypted', async () => {

@@ -41,6 +41,7 @@ test('passwords go out of connection strings, whatever is in them', () => {
   expect(redact('?password=hunter2&x=1')).toBe('?password=***&x=1');
   expect(redact('it was p@ss/w0rd, or p%40ss%2Fw0rd')).toBe('it was ***, or ***');
   expect(redactor('postgres://postgres:postgres@h/postgres')('the postgres user')).toBe('the postgres user');
+  expect(redactor('postgres://app:hunter22@/app?host=/dir')('as hunter22')).toBe('as ***');
   expect(redactor('no url')('https://example.org:80/@x')).toBe('https://example.org:80/@x');
 });
 

@@ -41,8 +41,10 @@ export function redactedJson(
 }
 
 function secretsOf(connectionString: string): readonly string[] {
-  if (!URL.canParse(connectionString)) return [];
-  const url = new URL(connectionString);
+  // a Unix socket has a user and no host, which the driver takes and URL does not
+  const text = connectionString.replace('@/', '@socket/');
+  if (!URL.canParse(text)) return [];
+  const url = new URL(text);
   const names = new Set([url.username, url.hostname, url.pathname.slice(1)]);
   const given = [url.password, url.searchParams.get('password') ?? ''];
   return given
