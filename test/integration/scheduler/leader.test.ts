@@ -178,3 +178,30 @@ test('a schema that does not fit is refused', async () => {
   );
   expect(openDatabase({ connectionString: bench.test.url }).schema).toBe('pgqueue');
 });
+
+test('a scheduler that may not log in any more asks less and less often, and leads again when it may', async () => {
+  const role = `rotated_${process.pid}`;
+  const url = new URL(bench.test.url);
+  url.username = role;
+  await bench.database.query(`create role ${role} superuser login`, []);
+  try {
+    const scheduler = await bench.scheduler({ connectionString: url.href, leaseMs });
+    await until('it leads', () => scheduler.leads);
+    await bench.database.query(`alter role ${role} nologin`, []);
+    await bench.database.query('select pg_terminate_backend(pid) from pg_stat_activity where usename = $1', [
+      role,
+    ]);
+    // the cap of other errors is a third of the lease
+    await until('a long pause', () =>
+      scheduler.events.some(
+        (event) => event.type === 'database.error' && event.during === 'lead' && (event.retryMs ?? 0) > 1_000,
+      ),
+    );
+    expect(scheduler.leads).toBe(false);
+    await bench.database.query(`alter role ${role} login`, []);
+    await until('it leads again', () => scheduler.leads);
+  } finally {
+    await bench.clear();
+    await bench.database.query(`drop role ${role}`, []);
+  }
+});

@@ -5,7 +5,7 @@ import type { LoopOptions } from '@pgqueue/core/internal';
 import { retryPauseMs, startLoop, within } from '@pgqueue/core/internal';
 import type { Database } from '@pgqueue/postgres';
 import type { Leader, Lone, LoneOptions } from '@pgqueue/postgres/internal';
-import { lead, resign, watchLeader } from '@pgqueue/postgres/internal';
+import { lead, resign, sqlState, watchLeader } from '@pgqueue/postgres/internal';
 
 /**
  * Leader election over one row with an epoch. A scheduler leads while it renews that row in time. Each write
@@ -296,17 +296,27 @@ function createWatch({ session, database, waitMs }: WatchOptions, onThere: () =>
 }
 
 /**
- * Longest pause between two attempts to lead, in milliseconds. After a server restart, nobody leads until the
+ * Longest pause between two attempts to lead, in milliseconds, unless the server turns them away. After a server restart, nobody leads until the
  * next attempt.
  */
 const leadEveryMs = 500;
 
 function notRenewed({ leaseMs, observe }: ElectionOptions): LoopOptions['failed'] {
   return (error, failures) => {
-    const retryMs = retryPauseMs(failures, Math.min(leadEveryMs, leaseMs / 3));
+    const retryMs = isTurnedAway(error)
+      ? retryPauseMs(failures)
+      : retryPauseMs(failures, Math.min(leadEveryMs, leaseMs / 3));
     observe({ type: 'database.error', during: 'lead', error, retryMs });
     return retryMs;
   };
+}
+
+/**
+ * Reports whether the server lets nobody in as this user, or nobody more. It will for a while: frequent attempts
+ * fill its log, and may lock the user out.
+ */
+function isTurnedAway(error: unknown): boolean {
+  return /^(?:28|53300)/.test(sqlState(error) ?? '');
 }
 
 /** Longest pause between two attempts to resign, in milliseconds. Nobody leads until one is answered. */
