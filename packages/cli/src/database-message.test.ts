@@ -30,6 +30,8 @@ test.each([
   ],
   [undefined, 'The server does not support SSL connections', /sslmode/],
   ['DEPTH_ZERO_SELF_SIGNED_CERT', 'self-signed certificate', /sslrootcert=FILE/],
+  ['UNABLE_TO_VERIFY_LEAF_SIGNATURE', 'unable to verify the first certificate', /sslrootcert=FILE/],
+  ['UNABLE_TO_GET_ISSUER_CERT_LOCALLY', 'unable to get local issuer certificate', /sslrootcert=FILE/],
 ])('%s: %s', (code, message, todo) => {
   const said = databaseMessage(withCode(code, message));
   expect(said.startsWith(`${message}: `)).toBe(true);
@@ -50,4 +52,7 @@ test('a server that is not there, by each of its addresses', () => {
 test('what is something else is said as it is', () => {
   expect(databaseMessage(withCode('22012', 'division by zero'))).toBe('division by zero');
   expect(databaseMessage(new Error('no luck'))).toBe('no luck');
+  expect(databaseMessage(withCode('CERT_HAS_EXPIRED', 'certificate has expired'))).toBe(
+    'certificate has expired',
+  );
 });

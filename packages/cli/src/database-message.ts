@@ -43,8 +43,10 @@ function withoutState(error: unknown, text: string): string | undefined {
     return `the server wants a password: give one in ${theUrl}`;
   if (/does not support SSL/.test(text))
     return `take sslmode out of ${theUrl}, or switch ssl on at the server`;
-  if (typeof code === 'string' && /CERT|UNABLE_TO_VERIFY|SELF_SIGNED/.test(code))
-    return `name the file of its certificate authority: sslrootcert=FILE in ${theUrl}`;
+  if (code === 'ERR_TLS_CERT_ALTNAME_INVALID')
+    return `connect by a name that is in its certificate: change the host in ${theUrl}`;
+  if (typeof code === 'string' && /SIGNATURE|SELF_SIGNED|ISSUER|UNTRUSTED/.test(code))
+    return `name the file of its certificate authority: sslrootcert=FILE in ${theUrl}; a file that is named there already is not that of its authority`;
   return undefined;
 }
 

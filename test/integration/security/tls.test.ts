@@ -99,18 +99,25 @@ describe.skipIf(lacks('openssl'))('TLS', () => {
 
   describe('the command', () => {
     test('connects, or ends with 1 and says why', async () => {
-      const [right, wrong, address] = await Promise.all([
+      const address = server.url({ sslmode: 'verify-full', sslrootcert: server.ca }, '127.0.0.1');
+      const [right, wrong, worker, host] = await Promise.all([
         cli(['status', '--database-url', full(server.ca)]),
         cli(['status', '--database-url', full(server.otherCa)]),
         cli(['worker', '--tasks', tasksFile, '--database-url', full(server.otherCa)]),
+        cli(['status', '--database-url', address]),
       ]);
       expect(right).toMatchObject({ code: 0, stderr: '' });
-      for (const { code, stderr } of [wrong, address]) {
+      for (const { code, stderr } of [wrong, worker]) {
         expect({ code, stderr }).toEqual({
           code: 1,
           stderr: expect.stringMatching(refusal),
         });
       }
+      expect(wrong.stderr).toContain('a file that is named there already is not that of its authority');
+      expect(host).toMatchObject({
+        code: 1,
+        stderr: expect.stringContaining('connect by a name that is in its certificate'),
+      });
     });
 
     test('what runs, with its listener, has no session that is not encrypted', async () => {
