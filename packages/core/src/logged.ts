@@ -27,7 +27,7 @@ export function loggedFields(data: object): object {
 /**
  * Returns an error, and the errors that it carries, as they are logged: names, messages, codes, and stack
  * frames. Everything else is left out, since PostgreSQL's details quote whole rows. Messages about invalid
- * values (SQLSTATE class 22) quote the value, which is masked. For a thrown object that is no error, only the
+ * values (SQLSTATE class 22) quote the value, which is masked; of a wrong character they give the bytes. For a thrown object that is no error, only the
  * names of its members are given. Text that a handler writes into an error's message is logged.
  */
 export function loggedError(error: unknown): ErrorData {
@@ -39,12 +39,19 @@ function logged({ name, message, code, stack, errors, cause }: ErrorData): Error
   const frames = stack?.split('\n').filter((line) => /^\s+at /.test(line)) ?? [];
   return {
     name,
-    message: code !== undefined && /^22[0-9A-Z]{3}$/.test(code) ? withoutQuoted(message) : message,
+    message: quotesValue(code) ? withoutQuoted(message) : message,
     ...(code === undefined ? {} : { code }),
     ...(frames.length === 0 ? {} : { stack: frames.join('\n') }),
     ...(errors === undefined ? {} : { errors: errors.map(logged) }),
     ...(cause === undefined ? {} : { cause: logged(cause) }),
   };
+}
+
+/** Of a character that the database can't hold, only its bytes are told; what is quoted is an encoding. */
+const ofEncoding = new Set(['22021', '22P05']);
+
+function quotesValue(code: string | undefined): boolean {
+  return code !== undefined && /^22[0-9A-Z]{3}$/.test(code) && !ofEncoding.has(code);
 }
 
 const namesMax = 10;
