@@ -9,7 +9,7 @@ export interface Instrument {
 }
 
 export interface Counter extends Instrument {
-  /** What it counts: its unit in OpenTelemetry. */
+  /** Unit in OpenTelemetry: the thing that is counted, in braces. */
   readonly unit: `{${string}}`;
 }
 
