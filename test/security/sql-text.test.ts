@@ -177,7 +177,7 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     'sql.table(`${schema}.work_queue`)': 'quoted, and made of the schema’s name',
   },
   'postgres/src/reads/queue-settings.ts': {
-    'parseDuration(retention) ?? 0': 'the text of an interval, which is a parameter',
+    retentionMs: 'the text of an interval, which is a parameter',
   },
   'postgres/src/reads/recorded.ts': {
     'row.finished_us': 'a cursor, which is a parameter later',
