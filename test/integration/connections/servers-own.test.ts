@@ -35,10 +35,14 @@ function addressOf(user: string, database: string): string {
   return url.href;
 }
 
+async function endSessions(): Promise<void> {
+  await admin.query(`select pg_terminate_backend(pid) from pg_stat_activity where usename = 'app'`);
+}
+
 async function rotate(password: string): Promise<void> {
   await admin.query(`alter role app password '${password}'`);
   writeFileSync(passwords, `*:*:*:app:${password}\n`, { mode: 0o600 });
-  await admin.query(`select pg_terminate_backend(pid) from pg_stat_activity where usename = 'app'`);
+  await endSessions();
 }
 
 test('the file that PGPASSFILE names is read at each connection', async () => {
@@ -49,23 +53,24 @@ test('the file that PGPASSFILE names is read at each connection', async () => {
   await admin.query('select pg_reload_conf()');
   process.env['PGPASSFILE'] = passwords;
   const database = openDatabase({ connectionString: addressOf('app', 'postgres'), onError: () => {} });
-  const answers = async (): Promise<boolean> =>
+  /** Resolves to `true`, or to the code of the error. */
+  const answer = (): Promise<unknown> =>
     database.query('select 1', []).then(
       () => true,
-      () => false,
+      (error: unknown) => (error as { readonly code?: unknown }).code,
     );
   await rotate('first');
   writeFileSync(passwords, '*:*:*:app:wrong\n');
+  // until the server has read its rules again, it asks for no password
   await until('the password to be asked for', async () => {
-    return database.query('select 1', []).then(
-      () => false,
-      (error: unknown) => (error as { readonly code?: unknown }).code === '28P01',
-    );
+    await endSessions();
+    return (await answer()) === '28P01';
   });
   for (const password of ['second', 'third']) {
     await rotate(password);
-    await until(`it to connect with the ${password}`, answers);
+    await until(`it to connect with the ${password}`, async () => (await answer()) === true);
   }
+  expect(await database.query('select current_user::text as name', [])).toEqual([{ name: 'app' }]);
   await database.close();
 });
 
