@@ -47,7 +47,7 @@ function logged({ name, message, code, stack, errors, cause }: ErrorData): Error
   };
 }
 
-/** Of a character that the database can't hold, only its bytes are told; what is quoted is an encoding. */
+/** Codes for a character that the database can't hold: messages have only its bytes, and quote encodings. */
 const ofEncoding = new Set(['22021', '22P05']);
 
 function quotesValue(code: string | undefined): boolean {

@@ -1,4 +1,4 @@
-// What only a server of its own can show: passwords that change, and an encoding that lacks characters.
+// Tests that need a server of their own: passwords that change, and an encoding that lacks characters.
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
