@@ -8,11 +8,11 @@ import { every, expectFacts, expectThat } from './case.ts';
 const errorsOf = (row: Row): readonly { readonly message: string; readonly at: string }[] =>
   row['errors'] as readonly { readonly message: string; readonly at: string }[];
 
-/** Throws unless the attempt that succeeded was dispatched at least `ms` after the error of the one before. */
+/** Throws unless the attempt that succeeded began at least `ms` after the error of the one before. */
 function expectPause(row: Row, ms: number): void {
   const failedAt = Date.parse(errorsOf(row).at(-1)?.at ?? '');
-  const pauseMs = (row['dispatched'] as Date).getTime() - failedAt;
-  expectThat(pauseMs >= ms, `the next attempt was dispatched ${pauseMs} ms after the error, not ${ms} ms`);
+  const pauseMs = (row['started'] as Date).getTime() - failedAt;
+  expectThat(pauseMs >= ms, `the next attempt began ${pauseMs} ms after the error, not ${ms} ms`);
 }
 
 function expectErrors(row: Row, count: number, message: string): void {
