@@ -96,7 +96,7 @@ class _Encrypted:
                 return stored
             raise _undecodable(place, "it is not encrypted, and the codec has plain='refuse'")
         cipher, fingerprint = self._known.get(stored["key"], (None, None))
-        if stored["$enc"] != _VERSION or fingerprint != stored["fingerprint"]:
+        if cipher is None or stored["$enc"] != _VERSION or fingerprint != stored["fingerprint"]:
             raise _key_missing(place, stored, fingerprint)
         try:
             data = base64.b64decode(stored["data"])
