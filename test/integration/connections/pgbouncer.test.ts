@@ -136,7 +136,7 @@ async function sessionState(): Promise<readonly unknown[]> {
   return [...byPid.values()];
 }
 
-/** Those that came before a login has failed wait instead. */
+/** Tells whether the pooler refuses a client at once; clients that came before a login has failed wait instead. */
 async function isRefused(url: string): Promise<boolean> {
   const client = new pg.Client({ connectionString: url, query_timeout: 500 });
   client.on('error', () => {});

@@ -4,19 +4,19 @@ import { defaultPolicy, logObserver } from '@pgqueue/core';
 import { Option } from 'commander';
 import type { Command } from 'commander';
 import { contextOf } from '../context.ts';
-import { durationWithin, whole } from '../parse.ts';
+import { durationWithin } from '../parse.ts';
 import type { PolicyOptions } from '../files/policy-file.ts';
 import { loadPolicies, withPolicies } from '../files/policy-file.ts';
+import type { HealthFlags } from '../roles/health.ts';
+import { healthOf, healthPort, metricKeys } from '../roles/health.ts';
 import { createLogger, logLevels } from '../roles/logger.ts';
 import { runRole } from '../roles/run.ts';
 import { examples } from './help.ts';
 
-interface SchedulerCommandOptions extends PolicyOptions {
+interface SchedulerCommandOptions extends PolicyOptions, HealthFlags {
   readonly name?: string;
   readonly lease: number;
   readonly listen: boolean;
-  readonly healthPort?: number;
-  readonly metricKeys?: number;
   readonly logLevel: string;
 }
 
@@ -36,28 +36,13 @@ export function addScheduler(program: Command): void {
         .default(5_000, '5s'),
     )
     .option('--no-listen', 'only poll, for PgBouncer in transaction mode, where LISTEN does not work')
-    .option(
-      '--health-port <n>',
-      'port on which to answer GET /live, GET /ready and GET /metrics',
-      whole(0, 65_535),
-    )
-    .option(
-      '--metric-keys <n>',
-      'most keys named in /metrics, the others are summed; default 10',
-      whole(0, 1_000),
-    )
+    .addOption(healthPort())
+    .addOption(metricKeys())
     .addOption(new Option('--log-level <level>', 'lowest level to log').choices(logLevels).default('info'))
     .action(async (options: SchedulerCommandOptions, self: Command) => {
       const { problems, ...policies } = await loadPolicies(options);
       const context = contextOf(self, problems);
-      const {
-        name = `${hostname()}-${process.pid}`,
-        lease,
-        listen,
-        healthPort,
-        metricKeys,
-        logLevel,
-      } = options;
+      const { name = `${hostname()}-${process.pid}`, lease, listen, logLevel } = options;
       const logger = createLogger({ level: logLevel, role: 'scheduler', redact: context.redact });
       // collects when the heap has doubled instead of quadrupled: a quarter less memory for 8 % more CPU time
       setFlagsFromString('--heap-growing-percent=100');
@@ -68,7 +53,7 @@ export function addScheduler(program: Command): void {
         name,
         listen,
         leaseMs: lease,
-        ...(healthPort === undefined ? {} : { health: { port: healthPort, keys: metricKeys ?? 10 } }),
+        ...healthOf(options),
         observe: logObserver(logger),
       });
       await runRole(scheduler, {

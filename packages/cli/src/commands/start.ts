@@ -6,20 +6,20 @@ import { plural } from '../output/format.ts';
 import { whole } from '../parse.ts';
 import type { PolicyOptions } from '../files/policy-file.ts';
 import { loadPolicies, withPolicies } from '../files/policy-file.ts';
+import type { HealthFlags } from '../roles/health.ts';
+import { healthOf, healthPort, metricKeys } from '../roles/health.ts';
 import { createLogger, logLevels } from '../roles/logger.ts';
 import { runRole } from '../roles/run.ts';
 import type { Handlers } from '../files/tasks-file.ts';
 import { loadTasks } from '../files/tasks-file.ts';
 import { examples } from './help.ts';
 
-interface StartOptions extends PolicyOptions {
+interface StartOptions extends PolicyOptions, HealthFlags {
   readonly tasks: string;
   readonly concurrency: number;
   readonly pool: string;
   readonly listen: boolean;
   readonly migrate: boolean;
-  readonly healthPort?: number;
-  readonly metricKeys?: number;
   readonly logLevel: string;
 }
 
@@ -40,16 +40,8 @@ export function addStart(program: Command): void {
     .option('--pool <pool>', 'pool of nodes it belongs to', 'default')
     .option('--no-listen', 'only poll, for PgBouncer in transaction mode, where LISTEN does not work')
     .option('--no-migrate', 'do not migrate; fails if the schema is too old')
-    .option(
-      '--health-port <n>',
-      'port on which to answer GET /live, GET /ready and GET /metrics',
-      whole(0, 65_535),
-    )
-    .option(
-      '--metric-keys <n>',
-      'most keys named in /metrics, the others are summed; default 10',
-      whole(0, 1_000),
-    )
+    .addOption(healthPort())
+    .addOption(metricKeys())
     .addOption(new Option('--log-level <level>', 'lowest level to log').choices(logLevels).default('info'))
     .action(async (options: StartOptions, self: Command) => {
       const loaded = await loadTasks(options.tasks);
@@ -57,8 +49,7 @@ export function addStart(program: Command): void {
       const context = contextOf(self, [...(loaded.kind === 'problem' ? [loaded.problem] : []), ...problems]);
       const handlers: Handlers = loaded.kind === 'tasks' ? loaded.handlers : { tasks: [] };
       const { tasks } = handlers;
-      const { concurrency, pool, listen, migrate, healthPort, metricKeys, logLevel: level } = options;
-      const health = healthPort === undefined ? {} : { health: { port: healthPort, keys: metricKeys ?? 10 } };
+      const { concurrency, pool, listen, migrate, logLevel: level } = options;
       const logger = createLogger({ level, role: 'start', redact: context.redact });
       const { createQueue } = await import('pgqueue');
       const observe = logObserver(logger);
@@ -70,7 +61,7 @@ export function addStart(program: Command): void {
         pool,
         listen,
         migrate,
-        ...health,
+        ...healthOf(options),
       };
       const queue = createQueue({ ...own, ...(await codecOf(self)), observe, logger });
       const names = tasks.map(({ task }) => task.name);

@@ -6,6 +6,8 @@ import type { Command } from 'commander';
 import { codecOf, contextOf } from '../context.ts';
 import { plural } from '../output/format.ts';
 import { duration, whole } from '../parse.ts';
+import type { HealthFlags } from '../roles/health.ts';
+import { healthOf, healthPort } from '../roles/health.ts';
 import { createLogger, logLevels } from '../roles/logger.ts';
 import { runRole } from '../roles/run.ts';
 import type { Settings } from '../settings.ts';
@@ -15,7 +17,7 @@ import { execTasks } from '../files/exec-tasks.ts';
 import { loadTasks } from '../files/tasks-file.ts';
 import { examples } from './help.ts';
 
-interface WorkerCommandOptions {
+interface WorkerCommandOptions extends Pick<HealthFlags, 'healthPort'> {
   readonly tasks?: string;
   readonly exec: readonly string[];
   readonly execEnv: readonly string[];
@@ -24,7 +26,6 @@ interface WorkerCommandOptions {
   readonly pool: string;
   readonly drain: number;
   readonly listen: boolean;
-  readonly healthPort?: number;
   readonly logLevel: string;
 }
 
@@ -58,11 +59,7 @@ export function addWorker(program: Command): void {
         .default(30_000, '30s'),
     )
     .option('--no-listen', 'only poll, for PgBouncer in transaction mode, where LISTEN does not work')
-    .option(
-      '--health-port <n>',
-      'port on which to answer GET /live, GET /ready and GET /metrics',
-      whole(0, 65_535),
-    )
+    .addOption(healthPort())
     .addOption(new Option('--log-level <level>', 'lowest level to log').choices(logLevels).default('info'))
     .action(async (options: WorkerCommandOptions, self: Command) => {
       const loaded = await handlersOf(options);
@@ -120,7 +117,7 @@ type NodeOptions = Pick<
 
 export async function makeWorker(
   settings: Settings,
-  { node, concurrency, pool, drain, listen, healthPort }: NodeOptions,
+  { node, concurrency, pool, drain, listen, ...health }: NodeOptions,
   { logger, ...handlers }: Handlers & { readonly logger: Logger },
 ): Promise<Worker> {
   const { createWorker } = await import('@pgqueue/worker');
@@ -132,7 +129,7 @@ export async function makeWorker(
     pool,
     drainMs: drain,
     listen,
-    ...(healthPort === undefined ? {} : { health: { port: healthPort } }),
+    ...healthOf(health),
     observe: logObserver(logger),
     logger,
   });
