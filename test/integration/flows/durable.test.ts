@@ -187,7 +187,7 @@ describe('ctx.sleep', () => {
     const { id, worker } = await started(
       async (ctx) => {
         if (proxy.cuts() === 0) proxy.cutReplyOf('.settle(');
-        await ctx.sleep('a while', 300);
+        await ctx.sleep('a while', '3s');
         return 'slept';
       },
       { connectionString: proxy.url, listen: false },

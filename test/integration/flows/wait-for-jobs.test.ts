@@ -124,13 +124,20 @@ describe('ctx.all', () => {
   });
 
   test('whose reply is lost enqueues once', async () => {
-    const { id, worker } = await started(
-      async (ctx) => {
-        if (proxy.cuts() === 0) proxy.cutReplyOf('.suspend_job(');
-        return (await ctx.all('leaves', leaves(3))).length;
-      },
+    const answered = Promise.withResolvers<void>();
+    const worker = await bench.start(
+      [
+        implement(parent, async (_, ctx) => {
+          if (proxy.cuts() === 0) proxy.cutReplyOf('.suspend_job(');
+          return (await ctx.all('leaves', leaves(3))).length;
+        }),
+        implement(leaf, ({ n }) => answered.promise.then(() => n)),
+      ],
       { connectionString: proxy.url, listen: false },
     );
+    const { id } = await bench.producer.enqueue(parent, {});
+    await until('the repeated call to be answered', () => worker.of('job.settled').length > 0);
+    answered.resolve();
     expect(await bench.resultOf(id)).toBe(3);
     expect(proxy.cuts()).toBe(1);
     expect(worker.of('job.stale')).toEqual([]);
