@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Report } from '../../bench/src/report/report.ts';
 
@@ -19,7 +20,7 @@ const works = [
   'flows',
   'idle',
 ];
-const command = new URL('../../scripts/bench.mjs', import.meta.url).pathname;
+const command = fileURLToPath(new URL('../../scripts/bench.mjs', import.meta.url));
 
 let folder: string;
 let file: string;

@@ -2,6 +2,7 @@ import { execFile } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
+import { fileURLToPath } from 'node:url';
 import { afterAll, describe, expect, test } from 'vitest';
 import { createTestDatabase } from '../support/database.ts';
 import type { Tool } from '../support/tools.ts';
@@ -11,7 +12,7 @@ import { blocksOf, useOf } from './blocks.ts';
 import { documents } from './documents.ts';
 import { runDocument } from './runner.ts';
 
-const root = new URL('../..', import.meta.url).pathname;
+const root = fileURLToPath(new URL('../..', import.meta.url));
 const folders: string[] = [];
 
 /** The programs of the system that a document's examples call. */

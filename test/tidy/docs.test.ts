@@ -1,13 +1,14 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { describe, expect, test } from 'vitest';
 import type { Block } from '../docs/blocks.ts';
 import { blocksOf, useOf } from '../docs/blocks.ts';
 import { documents } from '../docs/documents.ts';
 import { anchorsOf, deadLinks } from '../docs/links.ts';
 
-const root = new URL('../..', import.meta.url).pathname;
+const root = fileURLToPath(new URL('../..', import.meta.url));
 
 /** Excerpts of files that no longer say so. Indentation may differ: an excerpt may come from within a function. */
 function staleExcerpts(blocks: readonly Block[]): readonly string[] {
