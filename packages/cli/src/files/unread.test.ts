@@ -23,7 +23,7 @@ test('a file that is not there is told without a code', () => {
 });
 
 test('a syntax error is told with its file and line, also where it is in a module that is imported; nothing is run for it', () => {
-  const folder = mkdtempSync(join(tmpdir(), 'pgqueue-unread-'));
+  const folder = mkdtempSync(join(tmpdir(), 'pgqueue unread ä-'));
   onTestFinished(() => rmSync(folder, { recursive: true }));
   const write = (name: string, text: string): string => {
     writeFileSync(join(folder, name), text);

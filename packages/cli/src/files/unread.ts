@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { pathToFileURL } from 'node:url';
+import { fileURLToPath, pathToFileURL } from 'node:url';
 
 /** Explains why a file cannot be read. */
 export function whyUnread(error: unknown): string {
@@ -27,8 +27,9 @@ export function whyNotImported(error: unknown, path: string): string {
  * Extracts the file and line that Node prints before a syntax error; a script passed by --eval is skipped.
  */
 function placeOf(text: string): string {
-  const [, file, line] = /^(?:file:\/\/)?(?!.*\[eval)(\/.*|[A-Z]:.*):(\d+)$/m.exec(text) ?? [];
-  return file === undefined ? '' : ` (${file}:${line})`;
+  const [, file, line] = /^(?!.*\[eval)(file:\/\/.*|\/.*|[A-Z]:.*):(\d+)$/m.exec(text) ?? [];
+  if (file === undefined) return '';
+  return ` (${file.startsWith('file:') ? fileURLToPath(file) : file}:${line})`;
 }
 
 /**
