@@ -139,7 +139,7 @@ describe('a batch', () => {
   });
 
   test('past the shortest timeout of its jobs fails as a whole, whatever its handler does', async () => {
-    const jobs = [task.job({ n: 1 }), task.job({ n: 2 }, { timeout: 400 })];
+    const jobs = [task.job({ n: 1 }), task.job({ n: 2 }, { timeout: '3s' })];
     const ids = (await bench.producer.enqueueMany(jobs)).map(({ id }) => id);
     await dispatchBundles(bench.database, [ids]);
     const release = Promise.withResolvers<void>();
