@@ -39,7 +39,13 @@ async function serve(
     await delay(20);
   });
   const roles = [
-    createScheduler({ connectionString, policy: policy({ order }), observe, leaseMs: 2_000 }),
+    createScheduler({
+      connectionString,
+      policy: policy({ order }),
+      policyBudgetMs: 10_000, // no plan is cut off on a busy machine
+      observe,
+      leaseMs: 2_000,
+    }),
     createWorker({ connectionString, tasks: [handler], concurrency: 2 }),
   ];
   for (const role of roles) {
@@ -70,15 +76,15 @@ test('a tenant that one installation serves gets less of the other, and its half
   const first = await serve(0, () => {});
   const second = await serve(1, () => {});
   await expect
-    .poll(() => first.length > 100 && partOf(second, 'globex'), { timeout: 60_000 })
+    .poll(() => first.length > 100 && partOf(second, 'globex'))
     .toBeGreaterThan(0.8);
   const [use] = await nth(several.databases, 1).query<{ readonly uses: Record<string, readonly number[]> }>(
     'select uses from pgqueue.shared_use where installation = 1',
     [],
   );
   expect(Object.keys(use?.uses ?? {})).toEqual(['["default","acme"]']);
-  await expect.poll(() => first.length, { timeout: 120_000 }).toBe(600);
-  await expect.poll(() => partOf(second, 'globex'), { timeout: 60_000 }).toBeLessThan(0.6);
+  await expect.poll(() => first.length).toBe(600);
+  await expect.poll(() => partOf(second, 'globex')).toBeLessThan(0.6);
 });
 
 test('without its home the order goes on, and tells why it does not hear of the others', async () => {
@@ -92,8 +98,8 @@ test('without its home the order goes on, and tells why it does not hear of the 
     (event) => event.type === 'policy.prepare_failed' && told.push(String(event.error)),
     { installations },
   );
-  await expect.poll(() => served.length, { timeout: 30_000 }).toBe(50);
-  await expect.poll(() => told.join(), { timeout: 30_000 }).toContain('installation two (number 2): ');
+  await expect.poll(() => served.length).toBe(50);
+  await expect.poll(() => told.join()).toContain('installation two (number 2): ');
 });
 
 test('one that leads another installation than it says tells nothing', async () => {
@@ -101,6 +107,6 @@ test('one that leads another installation than it says tells nothing', async () 
   await serve(0, (event) => event.type === 'policy.prepare_failed' && told.push(String(event.error)), {
     self: 'two',
   });
-  await expect.poll(() => told.join(), { timeout: 30_000 }).toContain('does not lead installation two');
+  await expect.poll(() => told.join()).toContain('does not lead installation two');
   expect(await nth(several.databases, 1).query('select from pgqueue.shared_use', [])).toHaveLength(0);
 });

@@ -40,7 +40,11 @@ export async function openFlowBench(): Promise<FlowBench> {
     producer,
     start: async (tasks, { scheduler: options, ...rest } = {}) => {
       if (scheduler === undefined) {
-        scheduler = createScheduler({ connectionString: bench.test.url, ...options });
+        scheduler = createScheduler({
+          connectionString: bench.test.url,
+          policyBudgetMs: 10_000, // no plan is cut off on a busy machine
+          ...options,
+        });
         await scheduler.start();
       }
       return bench.worker(tasks, rest);
