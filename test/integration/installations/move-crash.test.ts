@@ -133,7 +133,7 @@ test('whole after an end at any statement, and one more move', async () => {
       [here, there] = [there, here];
     }
   }
-}, 120_000);
+});
 
 test('a mover that comes late, with a slice that has run since, changes nothing', async () => {
   const [old, home] = [nth(several.databases, 0), nth(several.databases, 1)];

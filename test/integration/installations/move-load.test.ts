@@ -2,11 +2,10 @@
 import { defineTask, implement, snooze } from '@pgqueue/core';
 import type { RouterWorker } from '@pgqueue/router';
 import { createRouter } from '@pgqueue/router';
-import { createScheduler } from '@pgqueue/scheduler';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { until } from '../../support/until.ts';
-import { nth, useSeveral } from './support.ts';
+import { nth, useRunning, useSeveral } from './support.ts';
 
 const task = defineTask({
   name: 'hello',
@@ -14,6 +13,7 @@ const task = defineTask({
   retry: { maxTries: 50, backoff: 'fixed', base: '5ms' },
 });
 const { several, router } = useSeveral(3);
+const { running, schedule } = useRunning(several);
 const keys = ['a', 'b', 'c'];
 const total = 3_000;
 
@@ -30,10 +30,7 @@ test('each job ends once, wherever it is', async () => {
   const draw = drawing(7);
   const done = new Map<number, number>();
   const failed = new Set<number>();
-  const schedulers = several.installations.map(({ connectionString }) =>
-    createScheduler({ connectionString }),
-  );
-  await Promise.all(schedulers.map((scheduler) => scheduler.start()));
+  await schedule(1, 2, 3);
   const handler = implement(task, async ({ n }) => {
     if (n % 5 === 0 && !failed.has(n)) {
       failed.add(n);
@@ -45,6 +42,7 @@ test('each job ends once, wherever it is', async () => {
     return undefined;
   });
   const worker: RouterWorker = router.worker({ tasks: [handler], concurrency: 10 });
+  running.push(worker);
   await worker.start();
 
   const over = new AbortController();
@@ -68,7 +66,12 @@ test('each job ends once, wherever it is', async () => {
     }
     await own.close();
   };
-  const movers = [mover(), mover(), mover()];
+  const movers = Promise.all([mover(), mover(), mover()]);
+  const moved = async (): Promise<void> => {
+    over.abort();
+    await movers;
+  };
+  running.push({ stop: moved });
   const ids: string[] = [];
   for (let n = 0; n < total; n += 20) {
     const jobs = Array.from({ length: 20 }, (_, more) => {
@@ -83,21 +86,19 @@ test('each job ends once, wherever it is', async () => {
     await router.operator.jobs.cancel(asked.map((n) => nth(ids, n)))
   ).entries())
     if (verdict === 'cancelled') cancelled.add(nth(asked, index));
-  await until('most have run', () => done.size > total / 2, 60_000);
-  over.abort();
-  await Promise.all(movers);
+  await until('most have run', () => done.size > total / 2);
+  await moved();
   // whatever was left on its way is brought to its end
   for (const key of keys) {
     for (const to of [1, 2, 3]) await router.operator.keys.move(key, { to }).catch(() => {});
   }
-  await until('all have run', () => done.size >= total - cancelled.size, 60_000);
+  await until('all have run', () => done.size >= total - cancelled.size);
   const waiting = async (): Promise<number> =>
     (
       await Promise.all(several.databases.map((database) => database.query('select from pgqueue.queue', [])))
     ).flat().length;
   await until('none is left', async () => (await waiting()) === 0);
   await worker.stop();
-  await Promise.all(schedulers.map((scheduler) => scheduler.stop()));
   const rowsOf = several.databases.map((database) =>
     database.query<{ readonly id: string; readonly outcome: string }>(
       'select id::text, outcome from pgqueue.history union all select id::text, reason from pgqueue.dead_letter',
@@ -118,4 +119,4 @@ test('each job ends once, wherever it is', async () => {
   });
   expect(ended).toBeGreaterThan(3);
   expect(stopped).toBeGreaterThan(3);
-}, 180_000);
+}, 600_000);

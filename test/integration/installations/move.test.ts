@@ -100,11 +100,11 @@ test('while it is enqueued to and worked on, nothing is lost, doubled or out of 
   await router.producer.enqueueMany(Array.from({ length: 3_000 }, (_, n) => task.job({ n }, acme)));
   await schedule(1, 2, 3);
   await work((n) => void ran.push(n), 1);
-  const others = [createRouter({ installations: several.installations, pollMs: 60_000 })];
+  const old = createRouter({ installations: several.installations, pollMs: 60_000 });
+  running.push({ stop: () => old.close() });
   let enqueued = 3_000; // more follow while it moves
   let moving = true;
   const enqueue = async (): Promise<void> => {
-    const [old = router] = others;
     while (enqueued < total) {
       // one router that learns of moves by itself, and one that is refused
       const from = enqueued % 200 === 0 && moving ? old : router;
@@ -120,7 +120,9 @@ test('while it is enqueued to and worked on, nothing is lost, doubled or out of 
   }
   moving = false;
   await enqueuing;
-  await until(`all have run, not ${ran.length}`, () => ran.length >= total);
+  // one after the other, so that all of them take as long as the machine needs
+  for (let seen = ran.length; seen < total; seen = ran.length)
+    await until(`one more than ${seen} to run`, () => ran.length > seen);
   expect(ran.length).toBe(total);
   const wrongAt = ran.findIndex((n, at) => n !== at);
   expect({ wrongAt, ran: wrongAt < 0 ? [] : ran.slice(Math.max(0, wrongAt - 3), wrongAt + 40) }).toEqual({
@@ -128,8 +130,7 @@ test('while it is enqueued to and worked on, nothing is lost, doubled or out of 
     ran: [],
   });
   expect(await leftovers()).toEqual([]);
-  await Promise.all(others.map((other) => other.close()));
-});
+}, 900_000);
 
 test('what comes back to a home whose leader had passed its place goes before what is new', async () => {
   const ran: number[] = [];
@@ -170,12 +171,12 @@ test('a job that runs is waited for, and what is new waits for it, and explain s
     told.some((one) => (one as { left?: string }).left === 'running'),
   );
   const late = await router.producer.enqueue(task, { n: 99 }, acme);
-  const explained = await router.operator.explain(late.id, { waitMs: 5_000 });
+  const explained = await router.operator.explain(late.id, { waitMs: 60_000 });
   expect(JSON.stringify(explained.reasons)).toContain('moves between installations');
   const ranBefore = [...ran];
   end();
   expect(await moving).toMatchObject({ from: 'one', to: 'two' });
-  await until('all have run', () => ran.length === 22, 10_000);
+  await until('all have run', () => ran.length === 22);
   expect(ranBefore.length).toBeLessThanOrEqual(21);
   expect(ran.at(-1)).toBe(99);
 });
@@ -204,7 +205,7 @@ async function stepMade(): Promise<void> {
 
 test('a job on its way is known by its id, and its result comes from where it ran', async () => {
   const job = await router.producer.enqueue(task, { n: 1 }, acme);
-  const result = router.producer.result(job, { timeout: 20_000 });
+  const result = router.producer.result(job, { timeout: '5m' });
   const stop = new AbortController();
   stop.abort();
   await expect(router.operator.keys.move(key, { to: 'two', signal: stop.signal })).rejects.toThrow(/aborted/);
@@ -283,7 +284,7 @@ test('a hundred thousand, over queues and priorities, some delayed, and some lar
   expect(await digest(2)).toEqual(before);
   expect(await waitingIn(several)).toEqual([0, 100_040, 0]);
   expect(await leftovers()).toEqual([]);
-}, 120_000);
+});
 
 test('a unique key that is taken in the new home is given up by the job that comes', async () => {
   await router.producer.enqueue(task, { n: 1 }, { ...acme, uniqueKey: 'u' });
@@ -308,21 +309,20 @@ test('a limit of waiting jobs does not refuse those that come', async () => {
 });
 
 test('a rate of the key is kept through the move: the new home begins with an empty bucket', async () => {
-  await router.operator.queues.set('default', { keyRate: { perSecond: 10, burst: 10 } });
+  const [perSecond, burst, jobs] = [5, 20, 40];
+  await router.operator.queues.set('default', { keyRate: { perSecond, burst } });
   const at: number[] = [];
-  await router.producer.enqueueMany(Array.from({ length: 30 }, (_, n) => task.job({ n }, acme)));
+  await router.producer.enqueueMany(Array.from({ length: jobs }, (_, n) => task.job({ n }, acme)));
+  const beganAt = Date.now();
   await schedule(1, 2);
-  await work(() => void at.push(Date.now()), 40);
-  await until('the burst is used up', () => at.length >= 10);
+  await work(() => void at.push(Date.now()), jobs);
+  await until('the burst is used up', () => at.length >= burst);
   await router.operator.keys.move(key, { to: 'two' });
-  await until('all have run', () => at.length === 30, 20_000);
-  const sorted = at.toSorted((a, b) => a - b);
-  for (const [index, first] of sorted.entries()) {
-    const within = sorted.slice(index).filter((one) => one <= first + 1_000).length;
-    // starts are later than dispatches by some milliseconds
-    expect(within).toBeLessThanOrEqual(10 + 10 + 3);
-  }
-}, 30_000);
+  await until('all have run', () => at.length === jobs);
+  // a busy machine starts jobs later, and never sooner: those of a full bucket would come four seconds too soon
+  for (const [index, startedAt] of at.toSorted((a, b) => a - b).entries())
+    expect(startedAt - beganAt).toBeGreaterThan(((index + 1 - burst) / perSecond) * 1_000 - 100);
+});
 
 test('bad input is refused, and nothing is changed', async () => {
   const { keys } = router.operator;
