@@ -96,7 +96,8 @@ describe('a node', () => {
   });
 
   test('refuses to begin under the id of a live one', async () => {
-    await bench.worker([quick], { node: 'a' });
+    // one whose heartbeat is late by another of these, on a busy machine, would be a dead one
+    await bench.worker([quick], { node: 'a', heartbeatMs: 2_000 });
     const second = createWorker({ connectionString: bench.test.url, tasks: [quick], node: 'a' });
     await expect(second.start()).rejects.toMatchObject({ code: 'node_id_in_use', data: { node: 'a' } });
     await second.stop();
