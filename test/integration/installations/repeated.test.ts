@@ -43,7 +43,7 @@ async function enqueueTwice(
     expect(proxy.cuts()).toBe(1);
     await meanwhile(async (to) => {
       await router.operator.keys.move(key, { to });
-      await expect.poll(() => other.homeOf(key).name, { timeout: 20_000 }).toBe(to);
+      await expect.poll(() => other.homeOf(key).name).toBe(to);
       await delay(300); // it has heard that the move is over, too
     });
     proxy.hold(undefined);

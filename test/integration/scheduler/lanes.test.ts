@@ -65,8 +65,11 @@ test('thousands of keys that wait for a full pool hide no job from a pool with f
   const scheduler = await bench.scheduler();
   const went = async () => (await bench.items()).filter(({ key }) => key.startsWith('z')).length === 2;
   await until('the jobs of the other pool', went);
-  // one at a time, pages of all keys show them after 18 ticks
-  expect(ticks(scheduler).length).toBeLessThan(10);
+  // one at a time, pages of all keys show them after 18 ticks; more of them may follow before this process has looked
+  let sent = 0;
+  const needed = ticks(scheduler).findIndex(({ dispatched }) => (sent += dispatched) >= 3);
+  expect(needed).toBeGreaterThanOrEqual(0);
+  expect(needed).toBeLessThan(10);
   // with nothing to dispatch, ticks are rare again
   await bench.database.query(
     `delete from pgqueue.work_queue where id in (select id from pgqueue.queue where queue = 'z')`,

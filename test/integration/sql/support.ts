@@ -1,5 +1,4 @@
 import { randomUUID } from 'node:crypto';
-import { setTimeout as delay } from 'node:timers/promises';
 import type { ClaimedJob } from '@pgqueue/core/internal';
 import type { Database } from '@pgqueue/postgres';
 import type {
@@ -198,16 +197,13 @@ async function openSession(connectionString: string): Promise<Session> {
 }
 
 async function waitsForLock(database: Database, pid: number): Promise<void> {
-  const deadline = performance.now() + 5_000;
-  for (;;) {
+  await until('the session to wait for a lock', async () => {
     const rows = await database.query<Row>(
       `select 1 from pg_stat_activity where pid = $1 and wait_event_type = 'Lock'`,
       [pid],
     );
-    if (rows.length > 0) return;
-    if (performance.now() > deadline) throw new Error('the session never waited for a lock');
-    await delay(5);
-  }
+    return rows.length > 0;
+  });
 }
 
 type Maintained = Awaited<ReturnType<typeof maintainHistory>>;

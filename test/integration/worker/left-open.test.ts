@@ -64,7 +64,9 @@ test('a transaction that the handler does not await fails the attempt, and leave
   returned.resolve();
   await quiet();
   expect(await effects()).toEqual([]);
-  expect(worker.of('job.settled')).toMatchObject([{ verdict: 'retry', error: { message } }]);
+  await expect
+    .poll(() => worker.of('job.settled'))
+    .toMatchObject([{ verdict: 'retry', error: { message } }]);
   await expect.poll(() => caught).toMatchObject([{ message }]);
   await bench.sql('update pgqueue.queue set run_after = null');
   await bench.dispatch();
@@ -130,7 +132,7 @@ test('one whose COMMIT is under way is waited for: the job is done, and the erro
   await expect
     .poll(() => worker.of('job.late_error'))
     .toMatchObject([{ error: { message: expect.stringContaining('ctx.transaction was not awaited') } }]);
-  expect(worker.of('job.settled')).toMatchObject([{ job: id, verdict: 'done' }]);
+  await expect.poll(() => worker.of('job.settled')).toMatchObject([{ job: id, verdict: 'done' }]);
   expect(worker.of('job.stale')).toEqual([]);
   expect(await effects()).toEqual([{ job: id }]);
   await bench.sql('drop trigger slow on effect');
