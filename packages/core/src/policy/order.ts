@@ -44,7 +44,7 @@ export interface Heads {
 export interface OpenOrder<State extends Json = Json> {
   /**
    * Returns the lane whose head should go next, or undefined when no lane has a head. Returns the same again
-   * until `taken` or `passed` is called.
+   * until `taken` or `passed` is called. A lane without a head, while others have one, counts as a failure.
    */
   readonly next: () => Lane | undefined;
   /**

@@ -207,6 +207,21 @@ describe('an order that', () => {
     expect(dispatched(limited({ concurrency: 2 }))).toEqual(['a1', 'b4']);
   });
 
+  test('stays with a lane of which nothing is left is replaced by turns, unless nothing is left at all', () => {
+    const stays: Order = {
+      name: 'odd',
+      open: ({ lanes: [first] }) => ({ next: () => first, taken: () => {}, passed: () => {} }),
+    };
+    const { dispatched, planner } = plannerOf(policy({ order: stays }));
+    const { lanes } = aSnapshot();
+    expect(dispatched(aSnapshot({ lanes: lanes.slice(0, 1) }))).toEqual(['a1', 'a2', 'a3']);
+    expect(planner.faults()).toEqual([]);
+    expect(dispatched()).toEqual(inTurns);
+    expect(planner.faults()).toMatchObject([
+      { part: 'odd', message: saying(/a lane of which nothing is left/) },
+    ]);
+  });
+
   test('never ends costs a tick its time only as often as it is tried', () => {
     let calls = 0;
     const { dispatched, pass } = plannerOf(

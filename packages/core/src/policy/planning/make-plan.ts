@@ -76,7 +76,10 @@ export function planWith(parts: Parts, snapshot: Snapshot, options: PlanOptions)
     // a made-up lane has no head either, and must not end the plan as if nothing were left
     if (!isKnown(lane)) throw new Error(`order ${part.name} chose a lane that is not in the snapshot`);
     const job = heads.of(lane);
-    if (job === undefined) break;
+    if (job === undefined) {
+      if (offersMore(making)) throw new Error(`order ${part.name} chose a lane of which nothing is left`);
+      break;
+    }
     if (heads.unknown(lane)) {
       if (closeUnknown(making, lane, job)) continue;
       stopped = 'batch_full';
@@ -89,6 +92,11 @@ export function planWith(parts: Parts, snapshot: Snapshot, options: PlanOptions)
     making.full.has(making.poolOf(queue)) ? 'no_free_slot' : stopped,
   );
   return finish(making, state, faults);
+}
+
+/** Reports whether a lane has a head that a pool may have a place for. */
+function offersMore({ lanes, heads, full, poolOf: poolFor }: Making): boolean {
+  return lanes.some((lane) => heads.of(lane) !== undefined && !full.has(poolFor(lane.queue)));
 }
 
 /** Opens gates and order. Lanes of which gates already hold everything are counted as held, and left out. */
