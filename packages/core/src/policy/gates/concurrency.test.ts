@@ -141,6 +141,17 @@ describe('a cost', () => {
     });
   });
 
+  test('above one of its limits a job never goes, and that is told first', () => {
+    const gate = concurrency({
+      name: 'model',
+      limit: { memory: 100, cores: 2 },
+      cost: () => ({ memory: 60, cores: 3 }),
+    });
+    expect(plan(gate, [aJob({ seq: 1 })], [anItem({ seq: 9, key: 'x' })]).held['job1']).toBe(
+      `model: model has 3 of 2 cores in flight; this job takes 3, so it never goes until that limit is raised (${neverMs})`,
+    );
+  });
+
   test('of something that has no limit is a mistake, not a job without limits', () => {
     const gate = concurrency({ name: 'model', limit: { tokens: 10 }, cost: () => ({ token: 1 }) });
     expect(plan(gate, [aJob({ seq: 1 })])).toEqual({

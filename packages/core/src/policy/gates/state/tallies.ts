@@ -101,7 +101,8 @@ function look(tallies: Tallies, job: Candidate): void {
 }
 
 /**
- * Returns the first limit that the job would exceed. Undefined: the job fits.
+ * Returns the first limit that the job would exceed, or one that it exceeds with nothing in flight.
+ * Undefined: the job fits.
  * @throws {Error} if a function of the rules throws
  */
 function findOver(tallies: Tallies, job: Candidate, member: boolean): Over | undefined {
@@ -118,6 +119,7 @@ function findOver(tallies: Tallies, job: Candidate, member: boolean): Over | und
     return taken + 1 <= limit ? undefined : { value, name: '', amount: 1, used: taken, limit };
   }
   const covered = member ? bundle.get(value) : undefined;
+  let first: Over | undefined;
   for (const [name, amount] of costs) {
     const most = limitFor(limit, name);
     const takes = amount - amountOf(covered, name);
@@ -125,10 +127,12 @@ function findOver(tallies: Tallies, job: Candidate, member: boolean): Over | und
     const taken = amountOf(amounts, name) + amountOf(more, name) + amountOf(unknown, name);
     const closed = allFull || full.has(value);
     if ((closed && most !== Infinity) || taken + takes > most + most * slack) {
-      return { value, name, amount, used: taken, limit: most };
+      const over = { value, name, amount, used: taken, limit: most };
+      if (isNever(over)) return over;
+      first ??= over;
     }
   }
-  return undefined;
+  return first;
 }
 
 /** Reports whether the job would not fit even with nothing in flight. */
