@@ -249,6 +249,22 @@ describe('where a function of the user fails', () => {
   });
 
   test.each([
+    ['undefined', undefined],
+    ['NaN', Number.NaN],
+    ['-1', -1],
+    ['2', '2'],
+  ])('%s is no limit of a value: its jobs are held, and it is reported', (text, limit) => {
+    const limits = { eu: 1, us: limit as number };
+    const gate = concurrency({ name: 'region', by: ({ key }) => key, limit: (key) => limits[key as 'eu'] });
+    const waiting = [aJob({ seq: 1, key: 'us' }), aJob({ seq: 2, key: 'eu' })];
+    const message = `limit gave ${text} for us, where 0 or more, several by name, or null are expected`;
+    expect(plan(gate, waiting)).toEqual({ goes: ['job2'], held: { job1: `region: ${message} (null)` } });
+    const made = policy({ gates: [gate], order: fifo() });
+    const { faults } = made.plan(aSnapshot({ lanes: lanesOf(waiting) }), made.initial);
+    expect(faults).toEqual([{ part: 'region', error: new Error(message), instead: 'held' }]);
+  });
+
+  test.each([
     ['a list', (): unknown => ['eu'], 'by gave neither a text nor a number for job job1'],
     [
       'a promise',

@@ -1,4 +1,3 @@
-import { answerOf } from '../answer.ts';
 import type { Shape } from '../../options/options.ts';
 import { aFlag, aFunction, optional } from '../../options/options.ts';
 import { aName, checkPart } from '../check-part.ts';
@@ -6,7 +5,7 @@ import { madeWith } from '../made-with.ts';
 import type { Gate } from '../gate.ts';
 import type { JobFacts, Snapshot } from '../snapshot.ts';
 import type { Cost, GroupBy, Limit } from './state/group.ts';
-import { aLimit, alike, costsOf, groupOf, nameProblems, once } from './state/group.ts';
+import { aLimit, alike, costsOf, groupOf, limitGiven, nameProblems, once } from './state/group.ts';
 import { openTallies } from './state/tallies.ts';
 import type { Counting } from './state/use.ts';
 import { rememberUse } from './state/use.ts';
@@ -73,7 +72,7 @@ export function concurrency(options: ConcurrencyOptions): Gate {
     open: (snapshot) => {
       const limitOf =
         typeof limit === 'function'
-          ? once((value) => answerOf('limit', limit(value, snapshot)))
+          ? once((value) => limitGiven('limit', value, limit(value, snapshot)))
           : (): Limit => limit;
       const label = (_job: JobFacts, value: string): string =>
         sayGroup(name, by === undefined ? undefined : value);

@@ -246,6 +246,19 @@ test('by value, with rates of their own; null is none', () => {
   expect([0, 1, 2].map((key) => goes.filter((one) => one === key).length)).toEqual([1, 4, 2]);
 });
 
+test.each(['perSecond', 'burst'])(
+  'undefined as the %s of a value holds its jobs, and is reported',
+  (option) => {
+    const rates: Readonly<Record<string, number>> = { k0: 1 };
+    const given = { name: 'api', by: ({ key }: Candidate) => key, perSecond: 1, burst: 1 };
+    const { plan } = ticking(rate({ ...given, [option]: (key: string) => rates[key] }), many(2));
+    expect(plan(nowMs).dispatch.map(({ id }) => id)).toEqual(['job0']);
+    expect(String(plan(nowMs).faults?.[0]?.error)).toContain(
+      `${option} gave undefined for k1, where 0 or more`,
+    );
+  },
+);
+
 test('members of a bundle take their own tokens', () => {
   const coalesce = [{ when: () => true, max: 5, ageMs: 0 }];
   const made = policy({ gates: [api()], order: fifo(), coalesce });

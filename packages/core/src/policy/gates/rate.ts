@@ -1,4 +1,3 @@
-import { answerOf } from '../answer.ts';
 import type { Shape } from '../../options/options.ts';
 import { aFlag, aFunction, optional } from '../../options/options.ts';
 import { aName, checkPart } from '../check-part.ts';
@@ -7,7 +6,7 @@ import type { Gate } from '../gate.ts';
 import type { JobFacts, Rate, Snapshot } from '../snapshot.ts';
 import { bucketGate } from './state/bucket-gate.ts';
 import type { Cost, GroupBy, Limit } from './state/group.ts';
-import { aLimit, alike, costsOf, groupOf, limitFor, nameProblems, once } from './state/group.ts';
+import { aLimit, alike, costsOf, groupOf, limitFor, limitGiven, nameProblems, once } from './state/group.ts';
 import { sayGroup } from './state/format.ts';
 
 /**
@@ -63,12 +62,14 @@ export function rate(options: RateOptions): Gate {
     further: (given) => nameProblems({ perSecond: given.perSecond, burst: given.burst }, given.cost),
   });
   const { name, by, perSecond, burst, cost, lane = false } = options;
-  const open = (limit: LimitBy, snapshot: Snapshot): ((value: string) => Limit | null) =>
-    typeof limit === 'function' ? once((value) => answerOf('a limit', limit(value, snapshot))) : () => limit;
+  const open = (what: string, limit: LimitBy, snapshot: Snapshot): ((value: string) => Limit | null) =>
+    typeof limit === 'function'
+      ? once((value) => limitGiven(what, value, limit(value, snapshot)))
+      : () => limit;
   const gate = bucketGate(name, (snapshot) => ({
     groupOf: (job) => (by === undefined ? '' : groupOf(by, job)),
     costsOf: cost === undefined ? null : (job) => costsOf(cost, job),
-    rateOf: rateBy(open(perSecond, snapshot), open(burst, snapshot)),
+    rateOf: rateBy(open('perSecond', perSecond, snapshot), open('burst', burst, snapshot)),
     label: (_job, value) => sayGroup(name, by === undefined ? undefined : value),
     held: lane ? 'hold_lane' : 'hold',
     byKey: by !== undefined,

@@ -115,6 +115,19 @@ export function once<Result>(of: (value: string) => Result): (value: string) => 
   };
 }
 
+/**
+ * Returns what a user's function gave as the limit of a value.
+ * @throws {Error} if that is no limit, such as undefined for a value that a table lacks
+ */
+export function limitGiven(what: string, value: string, given: Limit | null): Limit | null {
+  const limit: unknown = answerOf(what, given);
+  if (limit === null || isAmount(limit) || isRecord(limit)) return given;
+  const whose = value === '' ? '' : ` for ${value}`;
+  throw new Error(
+    `${what} gave ${sayCost('', limit)}${whose}, where 0 or more, several by name, or null are expected`,
+  );
+}
+
 /** Reports whether a value may stand as a cost or limit. */
 export function isAmount(value: unknown): value is number {
   return typeof value === 'number' && value >= 0;

@@ -238,6 +238,15 @@ describe('mistakes', () => {
     ]);
   });
 
+  test('a max that is none holds the jobs of its share, and is reported', () => {
+    const levels = [{ by: 'key', max: (key: string) => (key === 'a' ? Number.NaN : 1) }] as const;
+    const made = policy({ order: fairShare({ levels }) });
+    const waiting = [aJob({ seq: 1, key: 'a' }), aJob({ seq: 2, key: 'b' })];
+    const { dispatch, faults } = made.plan(aSnapshot({ lanes: lanesOf(waiting) }), made.initial);
+    expect(dispatch.map(({ id }) => id)).toEqual(['job2']);
+    expect(String(faults?.[0]?.error)).toContain('max gave NaN for a, where 0 or more');
+  });
+
   test.each([1, 1e-6, 250_000])(
     'shares are by weight, also with weights of %f and three times as much',
     (weight) => {

@@ -2,7 +2,7 @@ import { answerOf } from '../../answer.ts';
 import { unreachable } from '../../../errors.ts';
 import type { Gate } from '../../gate.ts';
 import type { GroupBy } from '../../gates/state/group.ts';
-import { groupOf, oneJob } from '../../gates/state/group.ts';
+import { groupOf, limitGiven, oneJob } from '../../gates/state/group.ts';
 import { openTallies } from '../../gates/state/tallies.ts';
 import { sayGroup } from '../../gates/state/format.ts';
 import type { JobFacts, Snapshot } from '../../snapshot.ts';
@@ -99,7 +99,10 @@ export function burstGates(order: string, levels: readonly ShareLevel[]): readon
               return text;
             },
             costsOf: () => oneJob,
-            limitOf: (text) => answerOf('max', max(lastNames.get(text) ?? '', snapshot)),
+            limitOf: (text) => {
+              const value = lastNames.get(text) ?? '';
+              return limitGiven('max', value, max(value, snapshot));
+            },
             label: (_job, text) => `${sayGroup(name, lastNames.get(text))} at its burst maximum`,
             held: laneWide ? 'hold_lane' : 'hold',
           });
