@@ -126,7 +126,7 @@ describe('the gates of a policy', () => {
         { kind: 'held', gate: 'locked_row', message: expect.stringContaining('holds its row'), until: null },
       ]);
       expect(await bench.holds(second)).toMatchObject([
-        { kind: 'held', gate: 'ordered', message: expect.stringContaining('goes first') },
+        { kind: 'held', gate: 'ordered', message: expect.stringContaining(`its job ${first} goes first`) },
       ]);
     } finally {
       await application.end();

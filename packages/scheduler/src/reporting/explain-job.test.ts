@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { compareInKey } from '@pgqueue/core';
 import type { Candidate, InFlight, Lane, Snapshot } from '@pgqueue/core';
 import { defaultQueue } from '@pgqueue/core/internal';
 import { describe, expect, test } from 'vitest';
@@ -96,7 +97,7 @@ describe('what a tick left', () => {
     ).toEqual([a, b, c]);
   });
 
-  test('the first job of a key that was left out is the first of its lane', () => {
+  test('the first job of a key that was left out is the first of its lane, and goes before the others', () => {
     const left = {
       snapshot: snapshotOf([{ ...laneOf('acme', b), skipped: true }]),
       dispatched: writtenOf(),
@@ -105,7 +106,12 @@ describe('what a tick left', () => {
     const asked = (job: Candidate): Lane | undefined =>
       afterTick(left, { job, firstId: a.id, retryDueMs: null, legible: true }).laneOf;
     expect(asked(a)).toMatchObject({ jobs: [a, b], skipped: false });
-    expect(asked(b)?.skipped).toBe(true);
+    for (const behind of [b, c, { ...c, priority: -1 }]) {
+      const lane = asked(behind);
+      expect(lane?.jobs[0]?.id).toBe(a.id);
+      expect(lane?.jobs.slice(1)).toEqual([...new Set([b, behind])].toSorted(compareInKey));
+      expect(lane?.skipped).toBe(false);
+    }
   });
 
   test('in a lane that is not known, something stands where its first job is', () => {

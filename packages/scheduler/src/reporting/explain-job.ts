@@ -96,13 +96,18 @@ export function afterTick(
 
 function withJob(lane: Lane, { job, firstId, retryDueMs }: WaitingFacts): Lane {
   const others = lane.jobs.filter(({ id }) => id !== job.id);
-  // in a lane that is not known, a placeholder stands for its first job, so that this job does not look like
-  // the first
-  const first = others.length === 0 && firstId !== job.id ? [{ ...job, id: firstId, seq: job.seq - 1 }] : [];
-  const jobs = [...first, ...others, job].toSorted(compareInKey);
-  // if the first job was left out, this adds it
-  const skipped = lane.skipped === true && firstId !== job.id;
-  return { ...lane, jobs, ...(lane.skipped === undefined ? {} : { skipped }), retryDueMs, fresh: true };
+  // a placeholder stands for the first job of a lane that is not known, or that was left out: so this job does not
+  // look like the first, and is told which job goes before it
+  const hidden = others.length === 0 || (lane.skipped === true && others.every(({ id }) => id !== firstId));
+  const first = hidden && firstId !== job.id ? [{ ...job, id: firstId, seq: job.seq - 1 }] : [];
+  const jobs = [...first, ...[...others, job].toSorted(compareInKey)];
+  return {
+    ...lane,
+    jobs,
+    ...(lane.skipped === undefined ? {} : { skipped: false }),
+    retryDueMs,
+    fresh: true,
+  };
 }
 
 /** Adds the dispatched items to each pool's ready items. Jobs of one bundle count as one item. */
