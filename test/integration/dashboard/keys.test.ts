@@ -91,3 +91,14 @@ test('shares of the last five minutes, or of the hour', async () => {
   ]);
   await bench.sql(`delete from $schema.history where queue = 'shared'`);
 });
+
+test('a job that was cancelled before it ran used no worker time', async () => {
+  await bench.sql(
+    `insert into $schema.history (id, queue, task, key, priority, outcome, tries, crashes, created, finished, payload_version,
+                                  attributes, payload)
+     select gen_random_uuid(), 'stopped', 't', 'k', 0, outcome, 0, 0, now(), now(), 1, '{}', '{}'
+     from unnest(array['cancelled', 'expired']) as outcome`,
+  );
+  expect(await read('?queue=stopped')).toMatchObject({ active: [{ key: 'k', done: 2, busyMs: 0, share: 0 }] });
+  await bench.sql(`delete from $schema.history where queue = 'stopped'`);
+});

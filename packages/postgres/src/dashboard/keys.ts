@@ -47,6 +47,7 @@ export async function readBusyKeys(
   { query, schema }: Database,
   { windowMs, jobsMax }: BusyKeysOptions,
 ): Promise<BusyKeys> {
+  // a job that ended without a start used none; greatest() would take the start of the window for its start
   const rows = await query<{ now: Date; from: Date; jobs: number; keys: BusyKey[] }>(
     `with seen as materialized (
        select h.queue, h.key, h.started, h.finished from ${schema}.history h
@@ -58,7 +59,8 @@ export async function readBusyKeys(
      ),
      parts as (
        select s.queue, s.key, 0 as running, 1 as done,
-              coalesce(extract(epoch from s.finished - greatest(s.started, c.at))::float8 * 1000, 0) as busy_ms
+              case when s.started is null then 0
+                   else extract(epoch from s.finished - greatest(s.started, c.at))::float8 * 1000 end as busy_ms
        from seen s, since c
        union all
        select q.queue, q.key, 1, 0, greatest(0, extract(epoch from statement_timestamp() - greatest(w.started, c.at))::float8 * 1000)

@@ -88,7 +88,7 @@ function activeColumns(scale: number): readonly Column<KeyRow>[] {
     { name: 'Fair share', align: 'right', cell: ({ fairShare }) => percent(fairShare) },
     ...lines,
     { name: 'Worker time', align: 'right', minor: true, cell: ({ busyMs }) => <Span ms={busyMs} /> },
-    { name: 'Done', align: 'right', cell: ({ done }) => <Num value={done} /> },
+    { name: 'Ended', align: 'right', cell: ({ done }) => <Num value={done} /> },
   ];
 }
 
