@@ -46,6 +46,14 @@ test('the jobs of a key are counted up to a limit, and the answer says which', a
   await bench.sql(`delete from $schema.queue where queue = 'many'`);
 });
 
+test('a fair share is told only if all keys that wait were read', async () => {
+  await bench.sql(
+    `insert into $schema.queue (task, queue, key, payload) select 'hello', 'aa', i::text, '{}' from generate_series(1, 501) i`,
+  );
+  expect(await read('?queue=mail&key=acme')).toMatchObject({ waiting: [{ fairShare: null }] });
+  await bench.sql(`delete from $schema.queue where queue = 'aa'`);
+});
+
 test('page by page', async () => {
   await bench.insert({ queue: 'paged', key: 'a' });
   await bench.insert({ queue: 'paged', key: 'b' }, 3);

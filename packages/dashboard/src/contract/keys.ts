@@ -31,9 +31,10 @@ export interface KeyRow {
   readonly share: number;
   /**
    * Share (0 to 1) that its weight entitles it to, among the keys of the pool that wait, run or ran: by
-   * weight between queues, equal between the keys of a queue. A key that needs less than that gets less.
+   * weight between queues, equal between the keys of a queue. A key that needs less than that gets less. Null: more
+   * than 500 keys of queues wait, too many to tell.
    */
-  readonly fairShare: number;
+  readonly fairShare: number | null;
   /** Weight of its queue. */
   readonly weight: number;
   /** Jobs that ended within {@link Keys.seen}. */

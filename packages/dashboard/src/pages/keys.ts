@@ -18,7 +18,7 @@ const seenMax = 10_000;
 const windowsMs: Readonly<Record<ShareWindow, number>> = { minutes: 300_000, hour: 3_600_000 };
 const activeMax = 100;
 const countMax = 500;
-/** Waiting lanes that count towards fair shares. */
+/** Waiting lanes that are read for fair shares; with more of them nobody knows the shares. */
 const lanesMax = 500;
 
 export async function keysPage({ database }: Desk, query: Parameters): Promise<Keys> {
@@ -37,7 +37,7 @@ export async function keysPage({ database }: Desk, query: Parameters): Promise<K
       limit,
       countMax,
     }),
-    readLanes(database, { limit: lanesMax }),
+    readLanes(database, { limit: lanesMax + 1 }),
     readSettings(database),
   ]);
   const shares = sharesOf({ busy: busy.keys, waiting: [...waiting, ...lanes], settings });
@@ -50,7 +50,7 @@ export async function keysPage({ database }: Desk, query: Parameters): Promise<K
       oldestMs: counted?.oldestMs ?? null,
       busyMs: ran?.busyMs ?? 0,
       share: shares.shareOf(lane.queue, ran?.busyMs ?? 0),
-      fairShare: shares.fairShareOf(lane.queue),
+      fairShare: lanes.length > lanesMax ? null : shares.fairShareOf(lane.queue),
       weight: shares.queueOf(lane.queue).weight,
       done: ran?.done ?? 0,
     };

@@ -14,7 +14,7 @@ import { QueuePicker } from '../ui/lists/queue-picker.tsx';
 import { ShareBar } from '../ui/charts/share-bar.tsx';
 import type { Column } from '../ui/lists/table.tsx';
 import { DataTable } from '../ui/lists/table.tsx';
-import { Name, To } from '../ui/text.tsx';
+import { Name, Nothing, To } from '../ui/text.tsx';
 import { TextFilter } from '../ui/lists/text-filter.tsx';
 import { Span, Time } from '../ui/time.tsx';
 
@@ -71,6 +71,10 @@ const key: Column<KeyRow> = {
 
 const queue: Column<KeyRow> = { name: 'Queue', cell: ({ queue }) => <Name text={queue} /> };
 
+function fairShareOf({ fairShare }: KeyRow): ReactNode {
+  return fairShare === null ? <Nothing says="too many keys wait" /> : percent(fairShare);
+}
+
 const lines: readonly Column<KeyRow>[] = [
   { name: 'Waiting', align: 'right', cell: ({ waiting }) => <CountOf of={waiting} /> },
   { name: 'Oldest', align: 'right', minor: true, cell: ({ oldestMs }) => <Span ms={oldestMs} /> },
@@ -85,7 +89,7 @@ function activeColumns(scale: number): readonly Column<KeyRow>[] {
       name: 'Share of worker time',
       cell: ({ share, fairShare }) => <ShareBar share={share} fair={fairShare} scale={scale} />,
     },
-    { name: 'Fair share', align: 'right', cell: ({ fairShare }) => percent(fairShare) },
+    { name: 'Fair share', align: 'right', cell: fairShareOf },
     ...lines,
     { name: 'Worker time', align: 'right', minor: true, cell: ({ busyMs }) => <Span ms={busyMs} /> },
     { name: 'Ended', align: 'right', cell: ({ done }) => <Num value={done} /> },
@@ -93,14 +97,14 @@ function activeColumns(scale: number): readonly Column<KeyRow>[] {
 }
 
 function Active({ keys: { active, seen, countedUpTo } }: { readonly keys: Keys }): ReactNode {
-  const scale = Math.max(0, ...active.map(({ share, fairShare }) => Math.max(share, fairShare)));
+  const scale = Math.max(0, ...active.map(({ share, fairShare }) => Math.max(share, fairShare ?? 0)));
   return (
     <Panel
       title="Who runs"
       note={
         <>
           {counted(seen.jobs, 'job')} that ended since <Time at={seen.from} />, and what runs. The mark on a
-          bar is the fair share. Waiting jobs are counted up to {exact(countedUpTo)} a key.
+          bar is the fair share, told while no more than 500 keys wait. Waiting jobs are counted up to {exact(countedUpTo)} a key.
         </>
       }
       flush
@@ -126,7 +130,7 @@ const waitingColumns: readonly Column<KeyRow>[] = [
   { name: 'Oldest', align: 'right', cell: ({ oldestMs }) => <Span ms={oldestMs} /> },
   { name: 'Running', align: 'right', cell: ({ running }) => <Num value={running} /> },
   { name: 'Weight of queue', align: 'right', minor: true, cell: ({ weight }) => short(weight) },
-  { name: 'Fair share', align: 'right', cell: ({ fairShare }) => percent(fairShare) },
+  { name: 'Fair share', align: 'right', cell: fairShareOf },
 ];
 
 interface WaitingProps {

@@ -5,8 +5,8 @@ import classes from './share-bar.module.css';
 interface ShareBarProps {
   /** Share received, from 0 to 1. */
   readonly share: number;
-  /** Fair share, from 0 to 1; a mark on the bar. */
-  readonly fair: number;
+  /** Fair share, from 0 to 1; a mark on the bar. Null: it is not known. */
+  readonly fair: number | null;
   /** Value at the end of the scale, the same for all bars of a table. */
   readonly scale: number;
 }
@@ -18,7 +18,7 @@ export function ShareBar({ share, fair, scale }: ShareBarProps): ReactNode {
     <div className={classes.row}>
       <div className={classes.track} aria-hidden>
         <div className={classes.bar} style={{ width: at(share) }} />
-        <div className={classes.fair} style={{ left: at(fair) }} />
+        {fair !== null && <div className={classes.fair} style={{ left: at(fair) }} />}
       </div>
       <span className={classes.value}>{percent(share)}</span>
     </div>
