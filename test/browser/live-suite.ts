@@ -1,6 +1,8 @@
+import type { Overview } from '@pgqueue/dashboard';
 import type { Page } from 'playwright-core';
 import { expect, test } from 'vitest';
 import { startCutProxy } from '../support/cut-proxy.ts';
+import { go } from './pages-suite.ts';
 import { turn } from './press.ts';
 import type { OnStage } from './suites.ts';
 
@@ -45,6 +47,33 @@ export function liveSuite(on: OnStage): void {
       .toBe(before + 4);
     expect(await page.evaluate(() => performance.timeOrigin)).toBe(begun);
     expect(faults).toEqual([]);
+    await close();
+  });
+
+  test('the overview says that ended jobs are counted late, also beside newer snapshots', async () => {
+    const { page, faults, close } = await on().visit('/keys');
+    const message = 'what ended is counted up to 900 s ago';
+    await page.route(
+      (url) => url.pathname.endsWith('/api/overview'),
+      async (route) => {
+        const answer = await route.fetch();
+        const { now, warnings, ...overview } = (await answer.json()) as Overview;
+        const json = {
+          ...overview,
+          now: { ...now, pending: { count: 999, kind: 'exact' } },
+          warnings: [...warnings, { kind: 'behind', message }],
+        };
+        await route.fulfill({ response: answer, json });
+      },
+    );
+    await go(page, 'Overview');
+    // the numbers of a snapshot
+    await expect
+      .poll(async () => Number(await figure(page, 'Waiting')), { timeout: patienceMs })
+      .toBeLessThan(999);
+    await page.getByRole('list', { name: 'Warnings' }).getByText(message).waitFor();
+    expect(faults).toEqual([]);
+    await page.unrouteAll({ behavior: 'ignoreErrors' });
     await close();
   });
 

@@ -52,9 +52,11 @@ interface ContentProps {
 
 function Content({ overview, queue }: ContentProps): ReactNode {
   const live = useLive();
+  // snapshots don't know how far ended jobs are counted
+  const own = overview.warnings.filter(({ kind }) => kind === 'behind');
   return (
     <>
-      <Warnings warnings={live?.warnings ?? overview.warnings} />
+      <Warnings warnings={live === undefined ? overview.warnings : [...live.warnings, ...own]} />
       <NowFigures overview={overview} live={live} queue={queue} />
       <div className={classes.charts}>
         <Charts overview={overview} />
