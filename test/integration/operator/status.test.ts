@@ -1,8 +1,11 @@
+import { createOperator } from '@pgqueue/postgres';
 import { reasonText } from '@pgqueue/postgres/internal';
+import pg from 'pg';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { useDatabase } from '../../support/database.ts';
 
-const { operator, reset, sql } = useDatabase();
+const bench = useDatabase();
+const { operator, reset, sql } = bench;
 
 beforeEach(reset);
 
@@ -88,6 +91,31 @@ describe('status', () => {
     ]);
     await operator.queues.pause('default');
     expect((await operator.status()).warnings).toEqual([]);
+  });
+
+  test('looks for the jobs that no node can take at the nodes once, however many kinds of jobs wait', async () => {
+    const pool = new pg.Pool({ connectionString: bench.url, max: 1 });
+    const alone = createOperator({ pool });
+    const scans = async (): Promise<number> => {
+      const { rows } = await pool.query<{ scans: number }>(
+        `select coalesce(seq_scan, 0)::integer + coalesce(idx_scan, 0)::integer as scans
+         from pg_stat_user_tables where schemaname = 'pgqueue' and relname = 'node'`,
+      );
+      return rows[0]?.scans ?? 0;
+    };
+    const scansOfStatus = async (): Promise<number> => {
+      const before = await scans();
+      await alone.status();
+      await pool.query('select pg_stat_force_next_flush()');
+      return (await scans()) - before;
+    };
+    await node();
+    await enqueue(`('hello')`, 'task');
+    const ofOne = await scansOfStatus();
+    await enqueue(Array.from({ length: 40 }, (_, n) => `('other-${n}')`).join(', '), 'task');
+    expect(await scansOfStatus()).toBe(ofOne);
+    await alone.close();
+    await pool.end();
   });
 
   test("the leader's report: held jobs by queue and reason, ticks, and faults of the policy as warnings", async () => {

@@ -36,15 +36,21 @@ export interface UnservedJobs {
  */
 export async function readUnserved({ query, schema }: Database): Promise<readonly UnservedJobs[]> {
   return query<UnservedJobs>(
-    `select g.queue, coalesce(c.pool, 'default') as pool, g.task, g.payload_version as "payloadVersion", g.jobs
+    // what nodes serve is read once: thousands of groups times thousands of nodes took seconds
+    `with served as materialized (
+       select distinct n.pool, t.task, t.versions ->> 'min' as min, t.versions ->> 'max' as max
+       from ${schema}.node n cross join lateral jsonb_each(n.tasks) as t (task, versions)
+       where n.state = 'alive' and n.slots > 0
+         and n.heartbeat > clock_timestamp() - n.lost_after_ms * interval '1 millisecond'
+     )
+     select g.queue, coalesce(c.pool, 'default') as pool, g.task, g.payload_version as "payloadVersion", g.jobs
      from (select queue, task, payload_version, jobs::integer as jobs from ${schema}.waiting_tasks()) g
      left join ${schema}.queue_config c on c.queue = g.queue
      where not coalesce(c.paused, false)
        and not exists (
-         select from ${schema}.node n
-         where n.state = 'alive' and n.pool = coalesce(c.pool, 'default') and n.slots > 0
-           and n.heartbeat > clock_timestamp() - n.lost_after_ms * interval '1 millisecond'
-           and g.payload_version between (n.tasks -> g.task ->> 'min')::integer and (n.tasks -> g.task ->> 'max')::integer)
+         select from served s
+         where s.pool = coalesce(c.pool, 'default') and s.task = g.task
+           and g.payload_version between s.min::integer and s.max::integer)
      order by g.jobs desc, 1, 3 limit 20`,
     [],
   );
