@@ -54,6 +54,35 @@ export function pagesSuite(on: OnStage, world: () => World): void {
     await close();
   });
 
+  test('a queue, a node and a schedule are found however many there are', async () => {
+    const { sql } = on();
+    const many = `select 'aa-' || lpad(i::text, 3, '0') from generate_series(1, 501) i`;
+    await sql(`insert into pgqueue.queue_config (queue) ${many} union all select 'zz-last'`);
+    const { page, faults, close } = await on().visit('/queues');
+    const rows = page.locator('main').getByRole('row');
+    await page.locator('main').getByText('the first 500, by name').waitFor();
+    expect(await page.locator('main').getByText('zz-last').count()).toBe(0);
+    await page.getByRole('textbox', { name: 'Part of the name' }).fill('Z-LAST');
+    await expect
+      .poll(() => rows.allInnerTexts(), { timeout: 120_000 })
+      .toEqual([expect.anything(), expect.stringContaining('zz-last')]);
+    for (const name of ['Nodes', 'Schedules']) {
+      await go(page, name);
+      await page.getByRole('textbox', { name: 'Part of the name' }).fill('no such name');
+      await page
+        .locator('main')
+        .getByText(/^No (?:node|schedule) has that in its name$/)
+        .waitFor();
+    }
+    await go(page, 'Jobs');
+    await page.getByRole('combobox', { name: 'Queue' }).fill('zz-last');
+    await page.getByRole('option', { name: 'zz-last' }).click();
+    await expect.poll(() => page.url(), { timeout: 120_000 }).toContain('queue=zz-last');
+    await sql(`delete from pgqueue.queue_config where queue ~ '^(aa-|zz-last)'`);
+    expect(faults).toEqual([]);
+    await close();
+  });
+
   test('lines of charts go straight from value to value', async () => {
     const { page, faults, close } = await on().visit('/keys');
     await page.route(

@@ -10,7 +10,7 @@
  * | GET /api/session | | {@link Session} | viewer |
  * | GET /api/overview | {@link OverviewQuery} | {@link Overview} | viewer |
  * | GET /api/keys | {@link KeysQuery} | {@link Keys} | viewer |
- * | GET /api/queues | | {@link Queues} | viewer |
+ * | GET /api/queues | {@link NameQuery} | {@link Queues} | viewer |
  * | GET /api/jobs | {@link JobsQuery} | {@link JobsPage} | viewer |
  * | GET /api/jobs/count | {@link JobFilter} | {@link Count} | viewer |
  * | GET /api/jobs/:id | | {@link JobPage} | viewer |
@@ -18,11 +18,11 @@
  * | GET /api/flows | {@link FlowsQuery} | {@link FlowsPage} | viewer |
  * | GET /api/flows/:id | | {@link FlowPage} | viewer |
  * | GET /api/flows/:id/results | {@link FlowResultsQuery} | {@link FlowResults} | viewer |
- * | GET /api/nodes | | {@link Nodes} | viewer |
+ * | GET /api/nodes | {@link NameQuery} | {@link Nodes} | viewer |
  * | GET /api/nodes/:id/jobs | {@link PageQuery} | {@link JobsPage} | viewer |
  * | GET /api/dead | {@link DeadQuery} | {@link DeadPage} | viewer |
  * | GET /api/dead/groups | {@link DeadFilter} | {@link DeadGroups} | viewer |
- * | GET /api/schedules | | {@link Schedules} | viewer |
+ * | GET /api/schedules | {@link NameQuery} | {@link Schedules} | viewer |
  * | GET /api/policy | | {@link PolicyPage} | viewer |
  * | GET /api/health | | {@link Health} | viewer |
  * | GET /api/health/doctor | | {@link Doctor}, one at a time | operator |

@@ -107,6 +107,8 @@ test('a job that was cancelled before it ran used no worker time', async () => {
      select gen_random_uuid(), 'stopped', 't', 'k', 0, outcome, 0, 0, now(), now(), 1, '{}', '{}'
      from unnest(array['cancelled', 'expired']) as outcome`,
   );
-  expect(await read('?queue=stopped')).toMatchObject({ active: [{ key: 'k', done: 2, busyMs: 0, share: 0 }] });
+  expect(await read('?queue=stopped')).toMatchObject({
+    active: [{ key: 'k', done: 2, busyMs: 0, share: 0 }],
+  });
   await bench.sql(`delete from $schema.history where queue = 'stopped'`);
 });

@@ -258,6 +258,19 @@ describe('pages', () => {
     ]);
   });
 
+  test('queues, nodes and schedules are found by a part of their names', async () => {
+    const { queues } = await read<Queues>('queues?name=AI');
+    expect(queues.map(({ queue }) => queue)).toEqual(['mail']);
+    expect((await read<Nodes>('nodes?name=E-1')).nodes.map(({ id }) => id)).toEqual(['node-1']);
+    expect((await read<Schedules>('schedules?name=HTL')).schedules.map(({ name }) => name)).toEqual([
+      'nightly',
+    ]);
+    const none = { more: false };
+    expect(await read('queues?name=%25')).toMatchObject({ queues: [], ...none });
+    expect(await read('nodes?name=%25')).toMatchObject({ nodes: [], ...none });
+    expect(await read('schedules?name=%25')).toMatchObject({ schedules: [], ...none });
+  });
+
   test('health and doctor', async () => {
     const health = await read<Health>('health');
     expect(health.tables.map(({ table }) => table)).toEqual(

@@ -83,6 +83,12 @@ export interface PageQuery {
   readonly limit?: number;
 }
 
+/** Query of GET /api/queues, /api/nodes and /api/schedules, which answer with up to 500. */
+export interface NameQuery {
+  /** Only those whose names contain it, in any case. */
+  readonly name?: string;
+}
+
 /** A count that may have stopped early: large tables are not counted to the end. */
 export interface Count {
   readonly count: number;

@@ -21,6 +21,8 @@ export interface Parameters {
   readonly time: (name: string) => Date | undefined;
   readonly uuid: (name: string) => string | undefined;
   readonly limit: (max?: number) => number;
+  /** Reads `name`; returns whether a name contains it, in any case. */
+  readonly namePart: () => (name: string) => boolean;
   /**
    * Call when all values have been read. @throws {Problem} `bad_request`, with all problems at once,
    * including names that were given but not read
@@ -78,6 +80,10 @@ export function parametersOf(given: ReadonlyMap<string, readonly string[]>): Par
       if (/^\d{1,6}$/.test(value) && limit >= 1 && limit <= max) return limit;
       problems.push(`limit must be a whole number from 1 to ${max}`);
       return 50;
+    },
+    namePart: () => {
+      const part = (text('name', 200) ?? '').toLowerCase();
+      return (name) => name.toLowerCase().includes(part);
     },
     fail: (problem) => problems.push(problem),
     done: () => {

@@ -1,10 +1,13 @@
 import type { NodeRow, Nodes } from '../contract.ts';
 import type { Desk } from '../desk.ts';
+import type { Parameters } from '../http/parameters.ts';
 
 const nodesMax = 500;
 
-export async function nodesPage({ operator }: Desk): Promise<Nodes> {
-  const nodes = await operator.nodes.list();
+export async function nodesPage({ operator }: Desk, query: Parameters): Promise<Nodes> {
+  const isWanted = query.namePart();
+  query.done();
+  const nodes = (await operator.nodes.list()).filter(({ id }) => isWanted(id));
   return {
     at: new Date().toISOString(),
     nodes: nodes.slice(0, nodesMax).map((node): NodeRow => {

@@ -4,14 +4,18 @@ import { readSchedules } from '@pgqueue/postgres/internal/dashboard';
 import type { ScheduleRow, Schedules } from '../contract.ts';
 import type { Desk, Office } from '../desk.ts';
 import { seesPayloads } from '../desk.ts';
+import type { Parameters } from '../http/parameters.ts';
 import { redacted } from './redacted.ts';
 import { timeOf } from './wire.ts';
 
 const schedulesMax = 500;
 const upcomingMax = 5;
 
-export async function schedulesPage({ settings }: Office, desk: Desk): Promise<Schedules> {
+export async function schedulesPage({ settings }: Office, desk: Desk, query: Parameters): Promise<Schedules> {
+  const part = query.text('name', 200) ?? '';
+  query.done();
   const { now, schedules } = await readSchedules(desk.database, {
+    part,
     max: schedulesMax + 1,
     whole: seesPayloads(desk),
   });

@@ -15,19 +15,20 @@ export interface StoredSchedule {
 }
 
 /**
- * Reads up to `max` schedules, by name. `whole`: also their payloads and options, which not every role may
- * read.
+ * Reads up to `max` schedules whose names contain `part`, by name. `whole`: also their payloads and options, which not
+ * every role may read.
  */
 export async function readSchedules(
   { query, schema }: Database,
-  { max, whole }: { readonly max: number; readonly whole: boolean },
+  { part, max, whole }: { readonly part: string; readonly max: number; readonly whole: boolean },
 ): Promise<{ readonly now: Date; readonly schedules: readonly StoredSchedule[] }> {
   const columns =
     's.name, s.cron, s.timezone, s.task, s.paused, s.next_slot as "next", s.last_slot as "last"';
   const documents = whole ? 's.payload, s.options' : 'null::jsonb as payload, null::jsonb as options';
   const rows = await query<StoredSchedule & { readonly now: Date }>(
-    `select ${columns}, ${documents}, clock_timestamp() as now from ${schema}.schedule s order by s.name limit $1`,
-    [max],
+    `select ${columns}, ${documents}, clock_timestamp() as now from ${schema}.schedule s
+     where position(lower($2) in lower(s.name)) > 0 order by s.name limit $1`,
+    [max, part],
   );
   return {
     now: rows[0]?.now ?? new Date(),

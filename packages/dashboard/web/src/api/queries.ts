@@ -22,6 +22,7 @@ import type {
   JobsQuery,
   Keys,
   KeysQuery,
+  NameQuery,
   Nodes,
   Overview,
   OverviewQuery,
@@ -88,8 +89,8 @@ export function useKeys(query: KeysQuery): UseQueryResult<Keys> {
   return useAnswer({ name: 'keys', path: 'keys', query: { ...query } });
 }
 
-export function useQueues(): UseQueryResult<Queues> {
-  return useAnswer({ name: 'queues', path: 'queues' });
+export function useQueues(query: NameQuery): UseQueryResult<Queues> {
+  return useAnswer({ name: 'queues', path: 'queues', query: { ...query } });
 }
 
 export function useJobs(query: JobsQuery): UseQueryResult<JobsPage> {
@@ -150,8 +151,8 @@ export function useFlowResults(flow: string, query: FlowResultsQuery): UseQueryR
   return useAnswer({ name: 'flow-results', path, query: { ...query } });
 }
 
-export function useNodes(): UseQueryResult<Nodes> {
-  return useAnswer({ name: 'nodes', path: 'nodes' });
+export function useNodes(query: NameQuery): UseQueryResult<Nodes> {
+  return useAnswer({ name: 'nodes', path: 'nodes', query: { ...query } });
 }
 
 export function useDeadGroups(filter: DeadFilter): UseQueryResult<DeadGroups> {
@@ -162,8 +163,8 @@ export function useDead(query: DeadQuery): UseQueryResult<DeadPage> {
   return useAnswer({ name: 'dead', path: 'dead', query: { ...query } });
 }
 
-export function useSchedules(): UseQueryResult<Schedules> {
-  return useAnswer({ name: 'schedules', path: 'schedules' });
+export function useSchedules(query: NameQuery): UseQueryResult<Schedules> {
+  return useAnswer({ name: 'schedules', path: 'schedules', query: { ...query } });
 }
 
 export function usePolicy(): UseQueryResult<PolicyPage> {

@@ -104,7 +104,8 @@ function Active({ keys: { active, seen, countedUpTo } }: { readonly keys: Keys }
       note={
         <>
           {counted(seen.jobs, 'job')} that ended since <Time at={seen.from} />, and what runs. The mark on a
-          bar is the fair share, told while no more than 500 keys wait. Waiting jobs are counted up to {exact(countedUpTo)} a key.
+          bar is the fair share, told while no more than 500 keys wait. Waiting jobs are counted up to{' '}
+          {exact(countedUpTo)} a key.
         </>
       }
       flush

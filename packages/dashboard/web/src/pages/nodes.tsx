@@ -15,16 +15,19 @@ import { Meter } from '../ui/charts/meter.tsx';
 import { Mark, Status } from '../ui/status.tsx';
 import type { Column } from '../ui/lists/table.tsx';
 import { DataTable } from '../ui/lists/table.tsx';
+import { TextFilter } from '../ui/lists/text-filter.tsx';
 import { LinkButton, Name } from '../ui/text.tsx';
 import { Span } from '../ui/time.tsx';
 import { NodeDetails } from './nodes/node-details.tsx';
 
 export function NodesPage(): ReactNode {
-  const query = useNodes();
+  const { values, set } = useFilters(['name']);
+  const query = useNodes(values);
   return (
     <Page
       title="Nodes"
       note="A node is one worker process. A lost node’s jobs go back by themselves; a reset takes them back at once."
+      actions={<TextFilter label="Part of the name" value={values.name} onChange={(name) => set({ name })} />}
     >
       <Panel
         title="All nodes"
@@ -38,7 +41,13 @@ export function NodesPage(): ReactNode {
         <Answer query={query}>
           {(answer) =>
             answer.nodes.length === 0 ? (
-              <Empty title="No node has ever been here">Start one with “pgqueue worker”.</Empty>
+              <Empty
+                title={
+                  values.name === undefined ? 'No node has ever been here' : 'No node has that in its name'
+                }
+              >
+                Start one with “pgqueue worker”.
+              </Empty>
             ) : (
               <NodeTable nodes={answer} />
             )

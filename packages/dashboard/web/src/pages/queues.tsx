@@ -9,7 +9,8 @@ import { perSecond, short } from '../format/numbers.ts';
 import { visible } from '../format/text.ts';
 import { Answer, Empty } from '../ui/frame/answer.tsx';
 import { CountOf, sum } from '../ui/counts.tsx';
-import { to } from '../ui/lists/filters.tsx';
+import { to, useFilters } from '../ui/lists/filters.tsx';
+import { TextFilter } from '../ui/lists/text-filter.tsx';
 import { HeldBy } from '../ui/held.tsx';
 import { Page } from '../ui/frame/page.tsx';
 import { Panel } from '../ui/frame/panel.tsx';
@@ -21,14 +22,19 @@ import { Span, Time } from '../ui/time.tsx';
 import { SettingsForm } from './queues/settings-form.tsx';
 
 export function QueuesPage(): ReactNode {
-  const query = useQueues();
+  const { values, set, any } = useFilters(['name']);
+  const query = useQueues(values);
   return (
-    <Page title="Queues" note="Limits count from the scheduler’s next tick on, over all nodes.">
+    <Page
+      title="Queues"
+      note="Limits count from the scheduler’s next tick on, over all nodes."
+      actions={<TextFilter label="Part of the name" value={values.name} onChange={(name) => set({ name })} />}
+    >
       <Panel title="All queues" flush note={query.data?.more === true ? 'the first 500, by name' : undefined}>
         <Answer query={query}>
           {({ queues }) =>
             queues.length === 0 ? (
-              <Empty title="There is no queue yet">
+              <Empty title={any ? 'No queue has that in its name' : 'There is no queue yet'}>
                 A queue begins with its first job, or its first setting.
               </Empty>
             ) : (

@@ -10,15 +10,22 @@ import { Page } from '../ui/frame/page.tsx';
 import { Panel } from '../ui/frame/panel.tsx';
 import { Mark } from '../ui/status.tsx';
 import type { Column } from '../ui/lists/table.tsx';
+import { useFilters } from '../ui/lists/filters.tsx';
 import { DataTable } from '../ui/lists/table.tsx';
+import { TextFilter } from '../ui/lists/text-filter.tsx';
 import { Faint, Foreign, Name, Nothing } from '../ui/text.tsx';
 import { Time } from '../ui/time.tsx';
 import classes from './schedules.module.css';
 
 export function SchedulesPage(): ReactNode {
-  const query = useSchedules();
+  const { values, set, any } = useFilters(['name']);
+  const query = useSchedules(values);
   return (
-    <Page title="Schedules" note="Each slot is enqueued once, whoever leads.">
+    <Page
+      title="Schedules"
+      note="Each slot is enqueued once, whoever leads."
+      actions={<TextFilter label="Part of the name" value={values.name} onChange={(name) => set({ name })} />}
+    >
       <Panel
         title="All schedules"
         note={query.data?.more === true ? 'the first 500, by name' : undefined}
@@ -27,7 +34,7 @@ export function SchedulesPage(): ReactNode {
         <Answer query={query}>
           {({ schedules }) =>
             schedules.length === 0 ? (
-              <Empty title="There is no schedule">
+              <Empty title={any ? 'No schedule has that in its name' : 'There is no schedule'}>
                 A scheduler brings its own, or they are set by “pgqueue schedules”.
               </Empty>
             ) : (

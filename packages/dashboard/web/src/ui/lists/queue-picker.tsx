@@ -1,5 +1,6 @@
 import { Select } from '@mantine/core';
 import type { ReactNode } from 'react';
+import { useState } from 'react';
 import { useLive } from '../../api/live.ts';
 import { clipped, visible } from '../../format/text.ts';
 
@@ -8,10 +9,17 @@ interface QueuePickerProps {
   readonly onChange: (queue: string | undefined) => void;
 }
 
-/** Selects one queue or all. */
+/** Queues of a snapshot: see LiveSnapshot. */
+const snapshotQueues = 100;
+
+/** Selects one queue or all; one that a snapshot leaves out by its whole name. */
 export function QueuePicker({ value, onChange }: QueuePickerProps): ReactNode {
-  const names = new Set(useLive()?.queues.map(({ queue }) => queue));
+  const [typed, setTyped] = useState('');
+  const shown = useLive()?.queues ?? [];
+  const names = new Set(shown.map(({ queue }) => queue));
   if (value !== undefined) names.add(value);
+  // a snapshot has the first queues only: any name may be that of another one
+  if (shown.length >= snapshotQueues && typed !== '') names.add(typed);
   // the component takes an empty value for no selection, so every name is prefixed with `=`
   const data = [...names].map((queue) => ({
     value: `=${queue}`,
@@ -28,6 +36,7 @@ export function QueuePicker({ value, onChange }: QueuePickerProps): ReactNode {
       onChange={(chosen) => onChange(chosen === null ? undefined : chosen.slice(1))}
       clearable
       searchable
+      onSearchChange={setTyped}
       clearButtonProps={{ 'aria-label': 'All queues' }}
       nothingFoundMessage="No such queue"
     />
