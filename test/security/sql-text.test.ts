@@ -14,10 +14,6 @@ const root = fileURLToPath(new URL('../..', import.meta.url));
  * in bench/.
  */
 const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
-  'postgres/src/adapters/postgres-js.ts': {
-    'sql.unsafe(text, [...values] as (string | number | boolean | null)[])':
-      'that library’s name for a text with parameters',
-  },
   'postgres/src/calls/enqueue/known.ts': { found: 'one of two calls in the code' },
   'dashboard/src/desk.ts': { "missing.join(' and no role ')": 'in a message: names of roles' },
   'postgres/src/dashboard/activity.ts': { sums: 'columns, a constant' },
@@ -233,6 +229,10 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "ids.join(',')": 'an array’s text, which is a parameter',
   },
   'postgres/src/connection/target.ts': { call: 'a call of our own function, with $1, $2, …' },
+  'producer/src/adapters/postgres-js.ts': {
+    'sql.unsafe(text, [...values] as (string | number | boolean | null)[])':
+      'that library’s name for a text with parameters',
+  },
   'producer/src/adapters/drizzle.ts': {
     'sql.raw(piece)': 'our own statement between its parameters',
   },

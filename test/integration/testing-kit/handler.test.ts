@@ -1,5 +1,5 @@
 import { defineTask, implement, snooze } from '@pgqueue/core';
-import { fromKysely } from '@pgqueue/postgres/kysely';
+import { fromKysely } from '@pgqueue/producer/kysely';
 import { createSchedulerSteps } from '@pgqueue/scheduler/internal/steps';
 import { runHandler } from '@pgqueue/testing';
 import { Kysely, PostgresDialect } from 'kysely';

@@ -1,2 +1,3 @@
-export type { PgQueryable } from '@pgqueue/postgres/pg';
-export { fromPg } from '@pgqueue/postgres/pg';
+/** For `pg`: a Pool, a Client, or the PoolClient of a transaction. */
+export type { PgQueryable } from '@pgqueue/postgres';
+export { fromPg } from '@pgqueue/postgres/internal';

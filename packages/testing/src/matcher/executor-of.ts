@@ -1,15 +1,14 @@
 import { PgQueueError } from '@pgqueue/core';
 import type { Executor } from '@pgqueue/postgres';
 import { toExecutor } from '@pgqueue/postgres/internal';
-import type { KnexLike } from '@pgqueue/postgres/knex';
-import { fromKnex } from '@pgqueue/postgres/knex';
-import type { KyselyLike } from '@pgqueue/postgres/kysely';
-import { fromKysely } from '@pgqueue/postgres/kysely';
-import type { PostgresJsLike } from '@pgqueue/postgres/postgres-js';
-import { fromPostgresJs } from '@pgqueue/postgres/postgres-js';
-import type { PrismaLike } from '@pgqueue/postgres/prisma';
-import { fromPrisma } from '@pgqueue/postgres/prisma';
 import type { DrizzleLike } from '@pgqueue/producer/drizzle';
+import type { KnexLike } from '@pgqueue/producer/knex';
+import { fromKnex } from '@pgqueue/producer/knex';
+import type { KyselyLike } from '@pgqueue/producer/kysely';
+import type { PostgresJsLike } from '@pgqueue/producer/postgres-js';
+import { fromPostgresJs } from '@pgqueue/producer/postgres-js';
+import type { PrismaLike } from '@pgqueue/producer/prisma';
+import { fromPrisma } from '@pgqueue/producer/prisma';
 
 /**
  * Returns an executor for what a test has at hand: a test database, an executor, or a database or transaction
@@ -26,7 +25,10 @@ export async function executorOf(given: unknown, matcher: string): Promise<Execu
     if (has('unsafe')) return fromPostgresJs(given as unknown as PostgresJsLike);
     if (has('raw')) return fromKnex(given as unknown as KnexLike);
   }
-  if (has('executeQuery')) return fromKysely(given as KyselyLike);
+  if (has('executeQuery')) {
+    const { fromKysely } = await import('@pgqueue/producer/kysely');
+    return fromKysely(given as KyselyLike);
+  }
   if (has('$queryRawUnsafe')) return fromPrisma(given as PrismaLike);
   if (has('query')) return toExecutor(given as Parameters<typeof toExecutor>[0]);
   if (has('execute')) {
