@@ -33,7 +33,7 @@ export interface LeaderState {
   /** Ended attempts that no plan has seen yet. */
   settled: readonly Settlement[];
   epoch: number | undefined;
-  feeds: boolean;
+  readonly feeds: boolean;
   fedEpoch: number | undefined;
   room: number;
   /** True if the last plan left nothing to be read. */

@@ -19,7 +19,6 @@ export interface Unreadable {
     nowMs: number,
   ) => { readonly read: TickRead; readonly jobs: ReadonlySet<string> };
   readonly current: () => readonly ReportedUnreadable[];
-  readonly reset: () => void;
 }
 
 const rememberMs = 60_000;
@@ -59,7 +58,6 @@ export function createUnreadable(observe: Observer): Unreadable {
       return { read: { ...read, state, rows }, jobs };
     },
     current: () => [...known.values()].map(({ seenAt: _seenAt, ...told }) => told),
-    reset: () => known.clear(),
   };
 }
 

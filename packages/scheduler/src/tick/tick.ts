@@ -82,14 +82,14 @@ const horizonMinMs = 50;
 export function createDispatcher(options: DispatcherOptions): Dispatcher {
   const { settings, planner } = options;
   const pollInterval = createPollInterval(options);
-  const state = createLeaderState(settings);
+  let state = createLeaderState(settings);
   const spans = createDispatchSpans(options.database);
   const behind = createBehind({ ...options, ...settings });
   const looks = { ...options, pollInterval, behind };
 
   const tick = async (leader: Leader, news?: News): Promise<number> => {
     const startedAt = performance.now();
-    if (state.epoch !== leader.epoch) await begin(options, state, leader);
+    if (state.epoch !== leader.epoch) state = await begin(options, state, leader);
     if (news !== undefined && nothingWaits(state, news, startedAt)) return skip(pollInterval, state);
     // if the plan from hints is not written, the retry reads: waiting jobs only if the hints named new ones
     const again = news?.jobs.length === 0 ? { ended: [], jobs: [] } : undefined;
@@ -240,29 +240,25 @@ async function see(
   return { ...seen, flying: state.inFlight.flying(), guess, keys, brief, owes: false };
 }
 
-/** Starts a term from the policy state that the last leader saved. Resets the rest, which is read again. */
+/**
+ * Starts a term from the policy state that the last leader saved. All else is read again, and only measurements are
+ * kept. Nothing is if it fails.
+ */
 async function begin(
   { database, planner, settings }: DispatcherOptions,
-  state: LeaderState,
+  before: LeaderState,
   leader: Leader,
-): Promise<void> {
-  const { laneCache, inFlight, consumption, lookahead, deferred, cursors, unreadable, moving, openPages } =
-    state;
-  state.feeds = planner.needs.settlements === true;
+): Promise<LeaderState> {
+  const { epoch } = leader;
+  const feeds = planner.needs.settlements === true;
   // once per term, because it deletes what was recorded before
-  if (state.fedEpoch !== leader.epoch) await setFeed(database, leader, state.feeds);
-  state.fedEpoch = leader.epoch;
+  if (before.fedEpoch !== epoch) await setFeed(database, leader, feeds);
+  before.fedEpoch = epoch;
   planner.restore(await loadPolicyState(database));
-  for (const part of [laneCache, inFlight, lookahead, deferred, cursors, unreadable, moving, openPages])
-    part.reset();
+  const { consumption, batch, tickMs, nowMs } = before;
   consumption.forget();
-  state.settled = [];
-  state.room = settings.batchMax;
-  state.caughtUp = false;
-  Object.assign(state.items, { floor: 0, rescanAt: -Infinity });
-  state.lastLook = undefined;
-  Object.assign(state, { seq: 0, ended: [], owesLook: false });
-  state.epoch = leader.epoch;
+  const measured = { consumption, batch, tickMs, nowMs };
+  return { ...createLeaderState(settings), ...measured, feeds, epoch, fedEpoch: epoch };
 }
 
 /**

@@ -81,8 +81,6 @@ test('an item without a job is asked for once', () => {
       .jobs()
       .map(({ id }) => id),
   ).toEqual(['a']);
-  inFlight.reset();
-  expect(see(inFlight, items([2]), false)).toEqual([2]);
 });
 
 test('an ended attempt is told once, with what its job was; what went without one was never run', () => {
@@ -215,8 +213,6 @@ test('it knows before which position nothing is any more', () => {
   // an item that appears late, at a low position
   expect(see(inFlight, items([2]), false)).toEqual([2]);
   expect(inFlight.from()).toBe(2);
-  inFlight.reset();
-  expect(inFlight.from()).toBe(0);
 });
 
 test('a batch that is looked at by its position, and is no more, is looked for where its parts would be', () => {

@@ -61,7 +61,6 @@ export interface InFlightItems {
   /** Batches of settlements that were counted but still exist; the next write removes them. */
   readonly unsaved: () => readonly number[];
   readonly saved: (batches: readonly number[]) => void;
-  readonly reset: () => void;
 }
 
 /** Most ended items remembered until their settlement is read. */
@@ -142,12 +141,6 @@ export function createInFlightItems(): InFlightItems {
     unsaved: () => [...counted.keys()],
     saved: (batches) => {
       for (const n of batches) counted.delete(n);
-    },
-    reset: () => {
-      orphans = new Set();
-      items.replace(new Map());
-      Object.assign(span, { from: 0, end: 0 });
-      for (const known of [ended, counted, bundles]) known.clear();
     },
   };
 }

@@ -14,9 +14,6 @@ test('a refused job is left out for a while, longer each time, and not once it w
   expect([2_999, 3_000].map((nowMs) => refusals.leavesOut(row(), nowMs))).toEqual([true, false]);
   refusals.note('a', '1', 4_000);
   expect(refusals.leavesOut(row('2'), 4_001)).toBe(false);
-  refusals.note('a', '1', 5_000);
-  refusals.reset();
-  expect(refusals.leavesOut(row(), 5_001)).toBe(false);
 });
 
 test('so many are remembered, the newest', () => {

@@ -8,7 +8,6 @@ import type { LaneRow } from '@pgqueue/postgres/internal';
 export interface Refusals {
   readonly note: (id: string, rowVersion: string, nowMs: number) => void;
   readonly leavesOut: (row: Pick<LaneRow, 'id' | 'rowVersion'>, nowMs: number) => boolean;
-  readonly reset: () => void;
 }
 
 /** First and longest pause in milliseconds, and the most jobs remembered. */
@@ -45,6 +44,5 @@ export function createRefusals(): Refusals {
       }
       return nowMs < refusal.untilMs;
     },
-    reset: () => refused.clear(),
   };
 }

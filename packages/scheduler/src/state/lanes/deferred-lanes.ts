@@ -12,7 +12,6 @@ export interface DeferredLanes {
   readonly without: (lanes: readonly Lane[]) => readonly Lane[];
   /** Notes a plan. Returns true if the next plan will see lanes this one did not reach. */
   readonly note: (planned: SafePlan, laneCache: Pick<LaneCache, 'find'>) => boolean;
-  readonly reset: () => void;
 }
 
 export function createDeferredLanes(): DeferredLanes {
@@ -33,6 +32,5 @@ export function createDeferredLanes(): DeferredLanes {
       for (const name of heldLanes(holds, laneOf)) if (!went.has(name)) names.add(name);
       return names.size > before;
     },
-    reset: () => names.clear(),
   };
 }

@@ -53,7 +53,6 @@ export interface LaneCache {
   readonly wrote: (planned: Iterable<string>, written: ReadonlyMap<string, number>) => void;
   /** Requests lanes by name, each with the number of jobs the next tick must read. */
   readonly want: (lanes: Iterable<readonly [string, number]>) => void;
-  readonly reset: () => void;
 }
 
 /** Parameters of a tick's read. */
@@ -183,14 +182,6 @@ export function createLaneCache(cursors: Pick<LaneCursors, 'went'>, max: number 
         wanted.set(name, Math.max(jobs, wanted.get(name) ?? 0));
         if (jobs > depthMin) deep.set(name, Math.min(depthMax, Math.max(jobs, deep.get(name) ?? 0)));
       }
-    },
-    reset: () => {
-      for (const map of [known, byId, wanted, deep, memory.fresh]) map.clear();
-      memory.list = [];
-      memory.refusals.reset();
-      memory.room.reset();
-      [memory.after, memory.whole, memory.discovering, memory.probedMs] = [start, true, true, null];
-      memory.newFromMs = null;
     },
   };
 }

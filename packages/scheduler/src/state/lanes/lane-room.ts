@@ -34,7 +34,6 @@ export interface LaneRoom {
   readonly full: () => boolean;
   readonly planned: (plan: HeldLanes) => void;
   readonly forgot: (lane: string) => void;
-  readonly reset: () => void;
 }
 
 /** HeldLanes lanes of a plan. */
@@ -126,10 +125,5 @@ export function createLaneRoom({ max, size, laneOf, drop }: LaneRoomOptions): La
       [plan, held] = [made, undefined];
     },
     forgot,
-    reset: () => {
-      for (const lanes of [young, leaving, empty]) lanes.clear();
-      dispatched = 0;
-      [plan, held] = [nothing, undefined];
-    },
   };
 }

@@ -14,7 +14,6 @@ export interface MovingKeys {
   readonly waits: () => boolean;
   /** Returns, once, keys whose move is over, and whose lanes were read anew: their holds can end. */
   readonly over: () => readonly string[];
-  readonly reset: () => void;
 }
 
 /**
@@ -54,11 +53,6 @@ export function createMovingKeys({
       const ready = over;
       over = [];
       return ready;
-    },
-    reset: () => {
-      held = [];
-      over = [];
-      asked = new Set();
     },
   };
 }

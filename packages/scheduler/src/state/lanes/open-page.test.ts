@@ -72,14 +72,3 @@ test.each([
   expect(pages.planned({ ...plan, ...over, nowMs: 1 })).toBe(false);
   expect(pages.ask()).toBeUndefined();
 });
-
-test('after a page of all lanes, one is due at once, also after a reset', () => {
-  const pages = createOpenPages();
-  tick(pages, 0);
-  tick(pages, 1);
-  pages.reset();
-  expect(pages.ask()).toBeUndefined();
-  expect(pages.planned({ ...plan, nowMs: 2 })).toBe(false);
-  tick(pages, 3);
-  expect(pages.ask()).toEqual({ skip: ['b', 'a'], after: start });
-});

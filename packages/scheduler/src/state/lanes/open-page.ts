@@ -25,7 +25,6 @@ export interface OpenPages {
     readonly hasRoom: (queue: string) => boolean;
     readonly nowMs: number;
   }) => boolean;
-  readonly reset: () => void;
 }
 
 export type OpenPage = Pick<TickInput, 'skip' | 'after'>;
@@ -58,9 +57,6 @@ export function createOpenPages(): OpenPages {
       const skip = due ? fullQueues(lanes(), hasRoom) : [];
       next = skip.length === 0 ? undefined : { skip, after };
       return next !== undefined;
-    },
-    reset: () => {
-      [next, after, dueMs, inTurn] = [undefined, start, -Infinity, false];
     },
   };
 }
