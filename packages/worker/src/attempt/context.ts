@@ -9,7 +9,7 @@ import { portKey } from '../flow/node-port.ts';
 import { createDurable } from '../durable/steps.ts';
 import { durablePort } from './durable-port.ts';
 import { jobPort } from './job-port.ts';
-import { ResultError, resultData } from './result.ts';
+import { resultData } from './result.ts';
 import type { LeaseParts, ResultsOf } from './lease-calls.ts';
 import { extendLeases, loggerWith, settleIn, settleWith } from './lease-calls.ts';
 import type { Progress } from './progress.ts';
@@ -107,9 +107,7 @@ class Context implements JobContext {
   }
 
   get #steps(): DurableContext {
-    const misfit = (problems: readonly string[], message: string): Error =>
-      new ResultError(problems, message);
-    return (this.#durable ??= createDurable(this[portKey], this.#attempt.job, misfit));
+    return (this.#durable ??= createDurable(this[portKey], this.#attempt.job));
   }
 
   get [portKey](): NodePort {

@@ -17,6 +17,7 @@ import {
 } from '@pgqueue/core/internal';
 import type { EndInStep } from '@pgqueue/postgres/internal';
 import { makeId, signalFlowId } from '@pgqueue/postgres/internal';
+import { ResultError } from '../attempt/result.ts';
 import { addedRows } from '../flow/added-jobs.ts';
 import type { FlowEntry, NodePort } from '../flow/node-port.ts';
 import { endsByPage } from '../flow/needs.ts';
@@ -30,13 +31,10 @@ export interface DurableJob {
   readonly key: string;
 }
 
-/** Error of a value that does not fit its schema. */
-export type Misfit = (problems: readonly string[], message: string) => Error;
-
 const signalShape: Shape<SignalOptions> = { schema: optional(aSchema), timeout: optional(aDuration) };
 
 /** Returns the calls of a context that outlive an attempt. */
-export function createDurable(port: NodePort, job: DurableJob, misfit: Misfit): DurableContext {
+export function createDurable(port: NodePort, job: DurableJob): DurableContext {
   return {
     step: async <Value>(name: string, work: () => Promise<Value> | Value): Promise<Value> => {
       throwProblems('configuration', 'ctx.step(name, work)', optionProblems({ work }, { work: aFunction }));
@@ -55,7 +53,7 @@ export function createDurable(port: NodePort, job: DurableJob, misfit: Misfit): 
     },
     all: async (name, jobs, options = {}) =>
       (await waitForAll(port, job, { name, jobs, sameKey: options.sameKey })) as never,
-    waitForSignal: (name, options = {}) => waitForSignal(port, job, { name, options, misfit }),
+    waitForSignal: (name, options = {}) => waitForSignal(port, job, name, options),
   };
 }
 
@@ -118,11 +116,8 @@ async function endsOfAll(
 async function waitForSignal(
   port: NodePort,
   job: DurableJob,
-  {
-    name,
-    options,
-    misfit,
-  }: { readonly name: string; readonly options: SignalOptions; readonly misfit: Misfit },
+  name: string,
+  options: SignalOptions,
 ): Promise<unknown> {
   throwProblems('configuration', 'ctx.waitForSignal', optionProblems(options, signalShape));
   const { schema, timeout } = options;
@@ -142,7 +137,7 @@ async function waitForSignal(
   if (schema === undefined) return end.result;
   const checked = await schema['~standard'].validate(end.result);
   if (checked.issues === undefined) return checked.value;
-  throw misfit(
+  throw new ResultError(
     checked.issues.map(issueText),
     `the value of the signal ${JSON.stringify(name)} does not fit its schema`,
   );

@@ -4,7 +4,6 @@ import type { PageOfEnds } from '@pgqueue/postgres/internal';
 import { addedRows } from '../flow/added-jobs.ts';
 import { createNeeds } from '../flow/needs.ts';
 import type { MemoEntry, NodePort } from '../flow/node-port.ts';
-import { ResultError } from '../attempt/result.ts';
 import { createDurable } from '../durable/steps.ts';
 import { AbortedError } from '../lease/timing.ts';
 import type { SentResult } from '../lease/json.ts';
@@ -51,10 +50,9 @@ export function childContext(
     waitedPage: async (flow, place, signal) =>
       (await peer().call('waitedPage', flow, place, signal)) as PageOfEnds,
   };
-  const misfit = (problems: readonly string[], message: string): Error => new ResultError(problems, message);
 
   const context: JobContext = {
-    ...createDurable(port, job, misfit),
+    ...createDurable(port, job),
     job,
     needs: createNeeds(port),
     signal: controller.signal,
