@@ -5,7 +5,7 @@ import { channelName } from '../hints/hints.ts';
 import type { Listener } from '../hints/listener.ts';
 import { startListener } from '../hints/listener.ts';
 import type { Waited, WaitsParts } from './waits.ts';
-import { createWaits } from './waits.ts';
+import { Waits } from './waits.ts';
 
 /** Parts that the waits for jobs and those for flows have in common. */
 export interface HearingParts {
@@ -26,7 +26,7 @@ export interface HintedWaitsParts<State>
 
 /** Waits by hint and by polling. Made by {@link createHintedWaits}. */
 export interface HintedWaits<State> {
-  /** See `Waits.wait` of {@link createWaits}. */
+  /** See {@link Waits.wait}. */
   readonly wait: (id: string, timeoutMs: number, signal?: AbortSignal) => Promise<Waited<State>>;
   /** Rejects all waits, and closes the connection that hears hints. */
   readonly stop: (error: Error) => Promise<void>;
@@ -39,7 +39,7 @@ const idleMs = 30_000;
 export function createHintedWaits<State>(parts: HintedWaitsParts<State>): HintedWaits<State> {
   const { look, hasEnded, observe, verify, pause } = parts;
   const hearing = createHearing(parts, (ids) => waits.hint(ids));
-  const waits = createWaits<State>({
+  const waits = new Waits<State>({
     look: async (ids, exact) => {
       await verify();
       return look(ids, exact);
@@ -50,7 +50,7 @@ export function createHintedWaits<State>(parts: HintedWaitsParts<State>): Hinted
     ...(pause === undefined ? {} : { pause }),
   });
   return {
-    wait: waits.wait,
+    wait: (id, timeoutMs, signal) => waits.wait(id, timeoutMs, signal),
     stop: async (error) => {
       waits.stop(error);
       await hearing.stop();

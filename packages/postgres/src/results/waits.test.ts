@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import type { Waited, Waits, WaitsParts } from './waits.ts';
-import { createWaits } from './waits.ts';
+import type { WaitsParts } from './waits.ts';
+import { Waits } from './waits.ts';
 
 beforeEach(() => {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
@@ -29,7 +29,7 @@ function world({
   const exact: number[] = [];
   const waiting: boolean[] = [];
   const beganAt = performance.now();
-  const waits = createWaits<string>({
+  const waits = new Waits<string>({
     look: async (ids, isExact) => {
       if (isExact) exact.push(looks.length);
       looks.push([Math.round(performance.now() - beganAt), ids.length]);

@@ -9,19 +9,6 @@ export type Waited<State> =
   /** `state`: the last one that was read; undefined: none was. `error`: the last look failed. */
   | { readonly kind: 'timeout'; readonly state: State | undefined; readonly error: unknown };
 
-/** Waits for jobs to end; one statement reads the states of many. Made by {@link createWaits}. */
-export interface Waits<State> {
-  /**
-   * Resolves when a job has ended or is gone, or after the timeout. Rejects with the error of a look that is
-   * not transient, with that of `stop`, or with the reason of the signal when that aborts.
-   */
-  readonly wait: (id: string, timeoutMs: number, signal?: AbortSignal) => Promise<Waited<State>>;
-  /** Looks early. `ids`: jobs that have ended; undefined: some have, and nothing tells which. */
-  readonly hint: (ids?: readonly string[]) => void;
-  /** Rejects all waits, and later ones. */
-  readonly stop: (error: Error) => void;
-}
-
 export interface WaitsParts<State> {
   /**
    * Reads the states of up to 1,000 jobs; jobs that are in no table are left out. `exact`: a wait ends with
@@ -75,20 +62,11 @@ interface Awaited<State> {
 }
 
 /**
- * Creates waits. A job is read at once, after 25 ms, and then ever less often, down to once a second. A look
- * also reads jobs whose turn comes soon, so that 1,000 waits take a few statements a second. Hints only make
- * looks come early.
+ * Waits for jobs to end. A job is read at once, after 25 ms, and then ever less often, down to once a second. One
+ * look reads many jobs, also those whose turn comes soon, so that 1,000 waits take a few statements a second. Hints
+ * only make looks come early.
  */
-export function createWaits<State>(parts: WaitsParts<State>): Waits<State> {
-  const waits = new WaitsState(parts);
-  return {
-    wait: (id, timeoutMs, signal) => waits.wait(id, timeoutMs, signal),
-    hint: (ids) => waits.hint(ids),
-    stop: (error) => waits.stop(error),
-  };
-}
-
-class WaitsState<State> {
+export class Waits<State> {
   readonly #parts: WaitsParts<State>;
   readonly #pause: NonNullable<WaitsParts<State>['pause']>;
   readonly #jobs = new Map<string, Awaited<State>>();
@@ -109,6 +87,10 @@ class WaitsState<State> {
     this.#pause = parts.pause ?? usualPause;
   }
 
+  /**
+   * Resolves when a job has ended or is gone, or after the timeout. Rejects with the error of a look that is
+   * not transient, with that of `stop`, or with the reason of the signal when that aborts.
+   */
   async wait(id: string, timeoutMs: number, signal?: AbortSignal): Promise<Waited<State>> {
     if (this.#stopped !== undefined) throw this.#stopped;
     signal?.throwIfAborted();
@@ -129,6 +111,7 @@ class WaitsState<State> {
     }
   }
 
+  /** Looks early. `ids`: jobs that have ended; undefined: some have, and nothing tells which. */
   hint(ids?: readonly string[]): void {
     const nowMs = performance.now();
     if (ids === undefined) {
@@ -144,6 +127,7 @@ class WaitsState<State> {
     }
   }
 
+  /** Rejects all waits, and later ones. */
   stop(error: Error): void {
     this.#stopped ??= error;
     for (const job of this.#jobs.values()) this.#end(job, ({ reject }) => reject(error));
