@@ -29,20 +29,6 @@ export function shapeProblem(value: unknown): string | undefined {
   return undefined;
 }
 
-/** Reports whether a value out of JSON is nested deeper than `nestingMax` levels, whatever its keys. */
-export function isTooDeep(value: unknown): boolean {
-  let level = [value].filter(isContainer);
-  for (let depth = 1; level.length > 0; depth += 1) {
-    if (depth > nestingMax) return true;
-    level = level.flatMap((container) => Object.values(container) as readonly unknown[]).filter(isContainer);
-  }
-  return false;
-}
-
-function isContainer(value: unknown): value is object {
-  return typeof value === 'object' && value !== null;
-}
-
 /**
  * Reports whether no object is below this one. Fast path, since most payloads are flat and a worker checks
  * each of them. Inherited keys can only make it look deeper.

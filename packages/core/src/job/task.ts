@@ -86,7 +86,7 @@ export interface JobContext<Saved = unknown, Needs = unknown> extends DurableCon
    * Replaces the progress that is shown of this job while it runs: up to 8 KiB of JSON. Resolves to false
    * when the lease was lost. Written up to four times a second; of values that come faster, only the newest
    * is written.
-   * @throws {PgQueueError} `invalid_job`: the value is longer, or nested deeper than 500 levels
+   * @throws {PgQueueError} `invalid_job`: the value is longer, or would be refused as a payload: for its depth or a key
    */
   readonly progress: (value: unknown) => Promise<boolean>;
   /**

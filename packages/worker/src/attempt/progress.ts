@@ -1,11 +1,11 @@
 import { PgQueueError } from '@pgqueue/core';
-import { isTooDeep, jobLimits, storableJson } from '@pgqueue/core/internal';
+import { shapeProblem, storableJson } from '@pgqueue/core/internal';
 import type { Attempts, LeaseParts } from './lease-calls.ts';
 import { showProgress } from './lease-calls.ts';
 
 /**
  * Shows progress. False: every lease was lost.
- * @throws {PgQueueError} `invalid_job`: it is too long, or nested too deep; also when it would not be written
+ * @throws {PgQueueError} `invalid_job`: it is too long, or dangerous to pass on; also when it would not be written
  */
 export type Progress = (value: unknown) => Promise<boolean>;
 
@@ -54,9 +54,7 @@ function checkedText(task: string | undefined, value: unknown): string {
     new PgQueueError('invalid_job', `task "${task}" can't show this progress: ${why}`, { data: { task } });
   if (bytes > bytesMax)
     throw refused(`it has ${bytes} bytes of JSON, more than ${bytesMax}; show a summary of it instead`);
-  if (isTooDeep(JSON.parse(text)))
-    throw refused(
-      `it is nested deeper than ${jobLimits.payloadDepthMax} levels; show a summary of it instead`,
-    );
+  const problem = shapeProblem(JSON.parse(text));
+  if (problem !== undefined) throw refused(`it ${problem}; show a summary of it instead`);
   return text;
 }
