@@ -35,7 +35,7 @@ function byState(state: string, text: string): string | undefined {
 
 /** Right of a database or of something in it: only the message tells which, in the server's language. */
 const missingRight =
-  'this command wants more rights; connect as the owner of the schema (to make it, with CREATE on the database) or, for all but "migrate", as a member of the role for it: pgqueue_producer, _scheduler, _worker, _viewer or _operator, made by "pgqueue migrate --roles"';
+  'this command wants more rights; connect as the owner of the schema (to make it, with CREATE on the database; for --roles, with CREATEROLE) or, for all but "migrate", as a member of the role for it: pgqueue_producer, _scheduler, _worker, _viewer or _operator, made by "pgqueue migrate --roles"';
 
 function withoutState(error: unknown, text: string): string | undefined {
   const { code } = error as { readonly code?: unknown };
