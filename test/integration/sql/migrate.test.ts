@@ -168,6 +168,22 @@ describe('migrate', () => {
     ]);
   });
 
+  test('the owner of a schema that was made for it needs no right to create one', async () => {
+    const owner = `made_for_${randomUUID().slice(0, 8)}`;
+    await query(`create role ${owner} login password 'secret'`);
+    await query(`create schema made_for authorization ${owner}`);
+    const url = new URL(own.url);
+    [url.username, url.password] = [owner, 'secret'];
+    try {
+      const all = await migrate({ connectionString: url.href, schema: 'made_for' });
+      expect(all.every(({ applied }) => applied instanceof Date)).toBe(true);
+      expect(await openFunctions('made_for')).toEqual([]);
+    } finally {
+      await query('drop schema made_for cascade');
+      await query(`drop role ${owner}`);
+    }
+  });
+
   test('the status creates nothing', async () => {
     const status = await migrationStatus(at('nowhere'));
     expect(status.map(({ name, applied }) => [name, applied])).toEqual(

@@ -148,6 +148,7 @@ async function apply(database: Database, file: MigrationFile): Promise<Migration
     await lockSchema(schema, client);
     const present = await client.query(
       `select to_regclass($1) is not null as present,
+              exists (select from pg_namespace where nspname = $2) as made,
               exists (select from pg_class c join pg_namespace n on n.oid = c.relnamespace where n.nspname = $2) as used`,
       [`${schema}.migration`, schema],
     );
@@ -159,7 +160,8 @@ async function apply(database: Database, file: MigrationFile): Promise<Migration
           { data: { schema } },
         );
       }
-      await client.query(`create schema if not exists ${schema}`);
+      // even "if not exists" needs CREATE on the database, which the owner of a schema may lack
+      if (present.rows[0].made === false) await client.query(`create schema ${schema}`);
       await client.query(`create table ${schema}.migration (
         version integer primary key, name text not null, checksum text not null, compatible boolean not null,
         applied timestamptz not null default clock_timestamp())`);
