@@ -33,6 +33,7 @@ const change = fc.oneof(
   fc.record({ lane: fc.nat(7), to: fc.constantFrom('gone' as const, 'stale' as const, 'first' as const) }),
 );
 const step = fc.record({
+  abortedAfter: fc.array(fc.nat(12), { maxLength: 2 }),
   changes: fc.array(change, { maxLength: 3 }),
   inFlight: fc.array(fc.constantFrom('a', 'b', 'c'), { maxLength: 4 }),
   keyConcurrency: fc.constantFrom(null, null, 1),
@@ -73,6 +74,23 @@ const toldBy = ({ dispatch, held, reasons, laneReasons, nextMs }: Plan): unknown
   nextMs,
 });
 
+const aborted = new Error('aborted');
+
+/** Begins a plan, and aborts it after that many calls of its gates. */
+function planAborted(made: Policy, snapshot: Snapshot, calls: number): void {
+  let left = calls;
+  const avoids = (): boolean => {
+    left -= 1;
+    if (left < 0) throw aborted;
+    return false;
+  };
+  try {
+    made.plan(snapshot, made.initial, { part: '', job: null, avoids, late: () => false });
+  } catch (error) {
+    if (error !== aborted) throw error;
+  }
+}
+
 describe('what is remembered of kinds', () => {
   test('changes no plan, whatever came before', () => {
     fc.assert(
@@ -81,8 +99,9 @@ describe('what is remembered of kinds', () => {
         fc.integer({ min: 1, max: 3 }),
         (steps, limit) => {
           const remembers = limited(limit);
-          const plans = [...snapshotsOf(steps)].map((snapshot) => {
+          const plans = [...snapshotsOf(steps)].map((snapshot, at) => {
             const anew = limited(limit);
+            for (const calls of steps[at]?.abortedAfter ?? []) planAborted(remembers, snapshot, calls);
             const plan = remembers.plan(snapshot, remembers.initial);
             return { plan, expected: toldBy(anew.plan(snapshot, anew.initial)) };
           });
@@ -92,6 +111,18 @@ describe('what is remembered of kinds', () => {
       ),
       { numRuns: 300, seed: 20_261_125 },
     );
+  });
+
+  test('a first plan that is aborted again and again comes to its end', () => {
+    let asked = 0;
+    const by = (job: Candidate): string | null => ((asked += 1), groupOf(job));
+    const made = policy({ order: fifo(), gates: [concurrency({ name: 'limit', by, limit: 0 })] });
+    const lanes = Array.from({ length: 1_000 }, (_, n) => aLane('q', `k${n}`, [`g${n % 5}`], n));
+    for (let plans = 0; plans < 12; plans += 1) planAborted(made, aSnapshot({ lanes }), 100);
+    asked = 0;
+    expect(made.plan(aSnapshot({ lanes }), made.initial).held).toEqual({ q: { limit: 1_000 } });
+    // once for each group
+    expect(asked).toBe(5);
   });
 
   test.each([100, 10_000])(

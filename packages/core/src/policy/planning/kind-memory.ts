@@ -7,7 +7,8 @@ import type { Candidate, Lane } from '../snapshot.ts';
  * Remembers from one plan to the next which waiting jobs are alike, and where they wait. Most lanes stay the
  * same: a plan looks only at those that have changed, and asks about each kind once, however many lanes it
  * waits in. The memory follows from jobs and gates alone, so a plan depends on its snapshot and state only. A
- * plan can be aborted anywhere: a half-done update is never kept.
+ * plan can be aborted anywhere: of a half-done update, only what was found out about each list of jobs is kept. So a
+ * first plan that is too long for its time goes on where it was, however often it is aborted.
  */
 export interface KindMemory {
   /** Begins a plan. `telling`: indexes of the gates whose groups count in it. */
@@ -35,6 +36,8 @@ export interface KindsOfPlan {
 
 /** Lower bound of the limit on remembered groups and kinds, including those without waiting jobs. */
 const namesMin = 50_000;
+/** Limit before a first update is done. */
+const namesUndone = 1_000_000;
 
 interface KindState {
   readonly telling: readonly number[];
@@ -58,17 +61,20 @@ export function createKinds(gates: readonly Gate[]): KindMemory | null {
   const ofLane = new Set(gates.flatMap(({ groups }, at) => (groups?.lane === true ? [at] : [])));
   let plan = 0;
   let memory: KindState | undefined;
+  let done = false;
   return {
     begin: (lanes, telling, ask) => {
       plan += 1;
       const before = memory;
-      memory = undefined;
-      const now = before !== undefined && serves(before, telling) ? before : empty(telling);
+      const kept = done && before !== undefined && serves(before, telling);
+      done = false;
+      const now = kept ? before : emptied(before, telling);
+      memory = now;
       const byLane = telling.filter((gate) => ofLane.has(gate));
       const byJob = telling.filter((gate) => !ofLane.has(gate));
       update(now, lanes, { byLane, byJob, ask });
-      if (now !== before) now.namesMax = Math.max(namesMin, 4 * sizeOf(now.names));
-      memory = now;
+      if (!kept) now.namesMax = Math.max(namesMin, 4 * sizeOf(now.names));
+      done = true;
       const { byJobs, kinds, mixed, stands } = now;
       return { plan, kinds, mixed, stands, of: ({ jobs }) => byJobs.get(jobs), ...judging(now, plan) };
     },
@@ -86,8 +92,19 @@ function empty(telling: readonly number[]): KindState {
     closed: new Map(),
     closedIn: -1,
     lanes: [],
-    namesMax: namesMin,
+    namesMax: namesUndone,
   };
+}
+
+/** Returns a state without lanes. It knows the kinds of an update that was aborted. */
+function emptied(before: KindState | undefined, telling: readonly number[]): KindState {
+  if (before === undefined || !serves(before, telling)) return empty(telling);
+  const { byJobs, names } = before;
+  for (const kind of before.kinds) {
+    kind.stands.clear();
+    [kind.first, kind.jobs] = [undefined, 0];
+  }
+  return { ...empty(telling), byJobs, names };
 }
 
 function judging(memory: KindState, plan: number): Pick<KindsOfPlan, 'judge' | 'closed'> {
@@ -151,7 +168,8 @@ function find(
   { was, telling }: { readonly was: Standing | undefined; readonly telling: Telling },
 ): LaneKinds {
   const known = byJobs.get(lane.jobs);
-  if (known !== undefined) return known;
+  // what a gate could not tell, since it failed or was left out for a while, is asked anew
+  if (known?.kinds.every(({ alone }) => !alone) === true) return known;
   const same = was?.lane.key === lane.key && was.lane.queue === lane.queue;
   const found = kindsOf(lane, same ? was.own : undefined, { ...telling, names });
   byJobs.set(lane.jobs, found);
@@ -165,10 +183,11 @@ function enter({ kinds, mixed }: KindState, at: Omit<Standing, 'openIn'>): Stand
     mixed.add(standing);
     return standing;
   }
+  // first, because what is in `kinds` is emptied when this is aborted
+  kinds.add(kind);
   kind.stands.add(standing);
   kind.first ??= standing;
   kind.jobs += standing.own.counts[0] ?? 0;
-  kinds.add(kind);
   return standing;
 }
 
