@@ -217,7 +217,11 @@ describe('changing', () => {
     });
     const again = await die({ queue: 'a' });
     expect((await pgqueue('dead', 'retry', again)).stdout).toBe('1 job redriven\n');
-    const purged = await pgqueue('dead', 'purge', '--all', '--json');
+    expect(await pgqueue('dead', 'purge', '--all')).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('give --yes'),
+    });
+    const purged = await pgqueue('dead', 'purge', '--all', '--yes', '--json');
     expect(JSON.parse(purged.stdout)).toEqual({ purged: 1, skipped: 0, total: 1 });
     expect((await pgqueue('dead', 'list')).stdout).toBe('no dead letters\n');
   });

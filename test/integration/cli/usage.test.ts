@@ -209,7 +209,7 @@ describe('wrong configuration is 78', () => {
       start: ['--tasks', tasks],
       worker: ['--tasks', tasks],
       'dead redrive': ['--all'],
-      'dead purge': ['--all'],
+      'dead purge': ['--all', '--yes'],
       'dead rewrap': ['--all'],
       'installations init': ['--number', '1', '--name', 'x'],
       'jobs amend': [id, '--priority', '1'],

@@ -37,6 +37,7 @@ export function addDead(program: Command): void {
     done: 'purged',
     does: 'Removes dead jobs without a trace. In chunks: what is interrupted can be repeated.',
     work: (operator) => operator.dead.purge,
+    isFinal: true,
   });
   addRewrap(dead);
   examples(dead, [
@@ -108,16 +109,24 @@ interface Bulk {
   readonly done: string;
   readonly does: string;
   readonly work: (operator: Operator) => Operator['dead']['redrive'];
+  /** Nothing brings the jobs back, so all that a filter finds need `--yes`. */
+  readonly isFinal?: boolean;
 }
 
-function addBulk(dead: Command, { name, done, does, work }: Bulk): Command {
+function addBulk(dead: Command, { name, done, does, work, isFinal = false }: Bulk): Command {
   const command = withFilter(dead.command(name))
     .description(does)
     .addArgument(new Argument('[job...]', 'ids; else give a filter, or --all').argParser(uuids))
     .option('--all', 'every dead letter')
     .action(
-      (ids: readonly string[] | undefined, options: FilterOptions & { all?: boolean }, self: Command) => {
+      (
+        ids: readonly string[] | undefined,
+        { yes, ...options }: FilterOptions & { all?: boolean; yes?: boolean },
+        self: Command,
+      ) => {
         const selection = selectionOf(ids ?? [], options);
+        if (isFinal && !('ids' in selection) && yes !== true)
+          throw new UsageError('they are gone for good: see them by "pgqueue dead list", then give --yes');
         return withOperator(self, async (operator, output) => {
           const result = await work(operator)(selection, {
             onProgress: (step) => {
@@ -131,12 +140,13 @@ function addBulk(dead: Command, { name, done, does, work }: Bulk): Command {
         });
       },
     );
+  const sure = isFinal ? ' --yes' : '';
   examples(command, [
     [`dead ${name} 0198a3c2-…`, 'one, by its id'],
-    [`dead ${name} --queue mail --task send-email`, 'all that the filter finds'],
-    [`dead ${name} --all`, 'all of them; progress is shown on a terminal'],
+    [`dead ${name} --queue mail --task send-email${sure}`, 'all that the filter finds'],
+    [`dead ${name} --all${sure}`, 'all of them; progress is shown on a terminal'],
   ]);
-  return command;
+  return isFinal ? command.option('--yes', 'remove all that the filter finds, for good') : command;
 }
 
 function addRewrap(dead: Command): void {
