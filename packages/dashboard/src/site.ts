@@ -31,7 +31,7 @@ export interface Site {
 const connectionsMax = 6;
 /** Requests that wait for others, and how long. */
 export const limits = { waitingMax: 64, waitMs: 10_000 } as const;
-/** Bodies of the HTTP API that are held in memory at a time, of up to 8 MiB each. */
+/** Large bodies of the HTTP API that are held in memory at a time, of up to 8 MiB each. */
 const bodiesMax = 16;
 const answersPace = { leastMs: 1_000, mostMs: 20_000, share: shares.page } as const;
 

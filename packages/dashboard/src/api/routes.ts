@@ -21,7 +21,7 @@ import type { ApiProducer } from './producer.ts';
 export interface ApiParts {
   readonly office: Office;
   readonly producer: ApiProducer;
-  /** Limits requests whose bodies are held in memory. */
+  /** Limits requests whose large bodies are held in memory. */
   readonly reading: Turnstile;
   /** Limits statements. */
   readonly turnstile: Turnstile;
@@ -56,8 +56,22 @@ function notThere(): never {
   throw new Problem('not_found', `there is no such operation: see ${apiPath}/openapi.json`);
 }
 
-function enqueue({ office, producer, reading, turnstile }: ApiParts, c: In): Promise<Response> {
-  return reading(async () => {
+/** Largest body, in bytes, that takes no place among those that are read at a time: a slow client would keep it. */
+const smallBytesMax = 65_536;
+
+/** Reads a body in `work`, in turn unless the request says that it is small. */
+function reading<Result>(
+  { reading: inTurn }: ApiParts,
+  { headers }: Request,
+  work: () => Promise<Result>,
+): Promise<Result> {
+  const bytes = headers.get('content-length');
+  return bytes !== null && Number(bytes) <= smallBytesMax ? work() : inTurn(work);
+}
+
+function enqueue(parts: ApiParts, c: In): Promise<Response> {
+  const { office, producer, turnstile } = parts;
+  return reading(parts, c.req.raw, async () => {
     const { headers } = c.req.raw;
     const key = idempotencyKeyOf(headers);
     const body = await readJsonText(c.req.raw, apiLimits.bodyBytesMax);
@@ -96,12 +110,9 @@ async function result({ office, producer }: ApiParts, c: In): Promise<Response> 
   }
 }
 
-async function signal(
-  { office, reading, turnstile }: ApiParts,
-  c: In,
-  give: (value: unknown) => Promise<string>,
-): Promise<Response> {
-  return reading(async () => {
+async function signal(parts: ApiParts, c: In, give: (value: unknown) => Promise<string>): Promise<Response> {
+  const { office, turnstile } = parts;
+  return reading(parts, c.req.raw, async () => {
     const body = parseJson(await readJsonText(c.req.raw, apiLimits.signalBytesMax));
     const { value } = checked(body, { value: anything }) as { readonly value: unknown };
     return turnstile(async () => {

@@ -44,5 +44,5 @@ export function createTurnstile({
 }
 
 function tooMany(): Problem {
-  return new Problem('busy', 'too much is asked of the database at once: try again in a second');
+  return new Problem('busy', 'too many requests are under way at once: try again in a second');
 }

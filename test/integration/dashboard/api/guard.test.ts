@@ -235,6 +235,24 @@ describe('a body', () => {
     expect(sent.bytes).toBeLessThan(9_000_000);
   });
 
+  test('that a slow client sends, however many there are, keeps no others waiting', async () => {
+    const body = JSON.stringify(job);
+    const headers = { 'content-type': 'application/json', 'content-length': String(body.length) };
+    const slow = Array.from({ length: 20 }, () => {
+      const { readable, writable } = new TransformStream<Uint8Array, Uint8Array>();
+      const response = api.fetch('/jobs', { method: 'POST', body: readable, duplex: 'half', headers });
+      return { writer: writable.getWriter(), response };
+    });
+    expect((await api.post('/jobs', job)).status).toBe(202);
+    for (const { writer } of slow) {
+      await writer.write(new TextEncoder().encode(body));
+      await writer.close();
+    }
+    expect(await Promise.all(slow.map(async ({ response }) => (await response).status))).toEqual(
+      slow.map(() => 202),
+    );
+  });
+
   test.each([
     ['no JSON', '{"task":', 'bad_request'],
     ['nothing', '', 'bad_request'],
