@@ -220,14 +220,22 @@ describe('pages', () => {
   test('dead jobs, one by one and by their errors', async () => {
     const { items } = await read<DeadPage>('dead');
     expect(items).toMatchObject([{ id: ids['dead'], lastError: { message: 'user 17 was not found' } }]);
-    const { groups, looked } = await read<DeadGroups>('dead/groups');
-    expect(looked).toEqual({ count: 1, kind: 'exact' });
+    const { groups, looked, more } = await read<DeadGroups>('dead/groups');
+    expect([looked, more]).toEqual([{ count: 1, kind: 'exact' }, false]);
     expect(groups).toMatchObject([
       { message: 'user … was not found', jobs: 1, keys: ['acme'], sample: { id: ids['dead'] } },
     ]);
     const own = await read<DeadPage>(`dead?group=${groups[0]?.group}&reason=max_tries`);
     expect(own.items).toHaveLength(1);
     expect((await read<DeadPage>('dead?group=0000000000000000')).items).toEqual([]);
+    await bench.sql(
+      `insert into $schema.dead_letter (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died,
+                                        payload_version, attributes, payload, errors)
+       select gen_random_uuid(), 'many', i::text, '', 0, 'gave_up', 1, 1, 0, 3, now(), now(), 1, '{}', '{}', '[]' from generate_series(1, 101) i`,
+    );
+    const many = await read<DeadGroups>('dead/groups?queue=many');
+    expect([many.groups.length, many.more]).toEqual([100, true]);
+    await bench.sql(`delete from $schema.dead_letter where queue = 'many'`);
   });
 
   test('the policy: what holds, what was kept', async () => {

@@ -69,6 +69,8 @@ export interface DeadGroup {
 export interface DeadGroups {
   readonly at: Time;
   readonly groups: readonly DeadGroup[];
+  /** There are more, smaller ones. */
+  readonly more: boolean;
   /** Number of dead jobs examined, the newest ones. */
   readonly looked: Count;
 }

@@ -40,6 +40,7 @@ export async function deadGroupsPage({ database, codec }: Desk, query: Parameter
   return {
     at: new Date().toISOString(),
     groups: groups.slice(0, groupsMax),
+    more: groups.length > groupsMax,
     looked: atLeast(seen, next !== null),
   };
 }

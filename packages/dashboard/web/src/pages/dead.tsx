@@ -74,14 +74,14 @@ function Groups({ filter, chosen, onChoose }: GroupsProps): ReactNode {
   const query = useDeadGroups(filter);
   const operator = useIsOperator();
   const { asked, ask, close } = useAsked<DeadAsk>();
-  const looked = query.data?.looked;
+  const { looked, more = false } = query.data ?? {};
   return (
     <Panel
       title="By error"
       note={
         looked === undefined
           ? undefined
-          : `of the newest ${countText(looked)} ${looked.count === 1 ? 'job' : 'jobs'}`
+          : `${more ? 'the largest 100 groups ' : ''}of the newest ${countText(looked)} ${looked.count === 1 ? 'job' : 'jobs'}`
       }
       actions={
         chosen !== undefined && (
