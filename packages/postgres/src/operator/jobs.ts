@@ -79,7 +79,7 @@ export interface JobsOperator {
     amendment: Amendment,
   ) => Promise<Verdicts<'changed' | 'unchanged'>>;
   /**
-   * Removes jobs without a trace, from whichever table. `unchanged`: it runs (cancel it first), or never was.
+   * Removes jobs from whichever table, without a trace but what a flow keeps of them. `unchanged`: it runs (cancel it first), or never was.
    */
   readonly erase: (ids: readonly string[]) => Promise<Verdicts<'erased' | 'unchanged'>>;
   /**
