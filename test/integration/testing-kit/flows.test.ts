@@ -1,4 +1,6 @@
+import { randomBytes } from 'node:crypto';
 import { defineTask, flow, implement, signal, snooze, timer } from '@pgqueue/core';
+import { encrypted } from '@pgqueue/postgres';
 import { createProducer } from '@pgqueue/producer';
 import { addClock, drain } from '@pgqueue/testing';
 import type { DrainedFlow, TestClock } from '@pgqueue/testing';
@@ -187,6 +189,29 @@ describe('a drain', () => {
     expect(attempts).toBe(2);
     expect(flows).toMatchObject([{ name: 'sleep', state: 'done' }]);
     expect((await operator.jobs.list({ status: 'done' })).items).toHaveLength(1);
+  });
+
+  test.each([
+    ['delayed jobs, plain', { delayed: true }, undefined],
+    [
+      'retries, encrypted',
+      { retries: true },
+      encrypted({ keys: [{ id: 'k', key: randomBytes(32) }], plain: 'refuse' }),
+    ],
+  ])('leaves a job asleep in its handler, also with %s', async (_name, options, codec) => {
+    const own = codec === undefined ? {} : { codec };
+    const enqueues = createProducer({ connectionString: database.url, notify: false, ...own });
+    await enqueues.enqueue(ask, { invoice: 'i' }, { retry: { base: 1 } });
+    await enqueues.close();
+    const sleeper = implement(ask, async (_, ctx) => {
+      if (ctx.job.tries === 0 && 'retries' in options) throw new Error('once');
+      await ctx.sleep('three days', '3d');
+    });
+    const common = { database, tasks: [sleeper], ...options, ...own };
+    const first = await drain(common);
+    expect(first.counts).toMatchObject({ snooze: 1, done: 0 });
+    expect(first.left.delayed).toBe(1);
+    expect((await drain({ ...common, ahead: '4d' })).counts).toMatchObject({ snooze: 0, done: 1 });
   });
 });
 

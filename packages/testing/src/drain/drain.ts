@@ -1,13 +1,13 @@
 import { randomBytes } from 'node:crypto';
-import type { HeldCounts } from '@pgqueue/core';
+import type { Codec, HeldCounts } from '@pgqueue/core';
 import { allObservers } from '@pgqueue/core';
-import { durationMs } from '@pgqueue/core/internal';
+import { durationMs, placeOf } from '@pgqueue/core/internal';
 import type { Database } from '@pgqueue/postgres';
-import { amend, openDatabase } from '@pgqueue/postgres/internal';
+import { amend, decoded, openDatabase } from '@pgqueue/postgres/internal';
 import type { SchedulerStep, SchedulerSteps } from '@pgqueue/scheduler/internal/steps';
 import { createSchedulerSteps } from '@pgqueue/scheduler/internal/steps';
 import type { WorkerSteps } from '@pgqueue/worker/internal/steps';
-import { createWorkerSteps } from '@pgqueue/worker/internal/steps';
+import { createWorkerSteps, sleepsUntilMs } from '@pgqueue/worker/internal/steps';
 import { needClock } from '../clock/clock.ts';
 import { putForward } from '../clock/clock-sql.ts';
 import type { DrainedFlow, FlowNotes } from './flows.ts';
@@ -168,30 +168,43 @@ async function runReady(worker: WorkerSteps, max: number): Promise<number> {
   return ran;
 }
 
+interface Delayed {
+  readonly id: string;
+  readonly task: string;
+  readonly checkpoint: unknown;
+  readonly nowMs: number;
+}
+
 /**
  * Makes delayed jobs pending, as the options ask. A delayed job that has failed before is a retry. A job that
- * waits for a flow of its own goes on waiting.
+ * waits for a flow of its own goes on waiting, and one that sleeps in its handler sleeps on: it would go back to
+ * sleep at once, for ever.
  */
 async function runNow(
   database: Database,
-  { retries = false, delayed = false }: DrainOptions,
+  { retries = false, delayed = false, codec }: DrainOptions,
 ): Promise<number> {
   if (!retries && !delayed) return 0;
-  const rows = await database.query<{ readonly id: string }>(
-    `select q.id from ${database.schema}.queue q
+  const rows = await database.query<Delayed>(
+    `select q.id, q.task, q.checkpoint, extract(epoch from clock_timestamp())::float8 * 1000 as "nowMs" from ${database.schema}.queue q
      where q.run_after is not null and case when q.tries > 0 then $1::boolean else $2::boolean end
        and not exists (
          select from ${database.schema}.flow f where f.waiter = q.id and f.waiter_token = q.last_token and f.state = 'open')
-     order by q.run_after, q.seq limit 1000`,
+     order by q.run_after, q.seq`,
     [retries, delayed],
   );
-  if (rows.length === 0) return 0;
-  const amended = await amend(
-    database,
-    rows.map(({ id }) => id),
-    { runAfter: 'now' },
-  );
-  return amended.size;
+  const awake = rows.filter((row) => !sleeps(codec, row)).map(({ id }) => id);
+  if (awake.length === 0) return 0;
+  return (await amend(database, awake.slice(0, 1_000), { runAfter: 'now' })).size;
+}
+
+function sleeps(codec: Codec | undefined, { id, task, checkpoint, nowMs }: Delayed): boolean {
+  const place = placeOf({ id, task }, 'checkpoint');
+  try {
+    return sleepsUntilMs(decoded(codec, checkpoint, place)) > nowMs;
+  } catch {
+    return false; // its attempt says why it can't be read
+  }
 }
 
 async function report(

@@ -41,7 +41,7 @@ export interface DrainOptions {
   readonly codec?: Codec;
   /** Runs retries at once, too, whatever their backoff. Default false: they wait. */
   readonly retries?: boolean;
-  /** Runs delayed and snoozed jobs at once, too. Default false: they wait. Timers of flows wait in any case. */
+  /** Runs delayed and snoozed jobs at once, too. Default false: they wait. Timers of flows, and jobs that sleep in their handlers (`ctx.sleep`), wait in any case. */
   readonly delayed?: boolean;
   /**
    * Puts the database's clock forward by this much, from one due time to the next, and runs what is due then,

@@ -122,6 +122,14 @@ function keptIn(stored: unknown): {
   return { entries: stored.pgqueue.steps, data: stored.data };
 }
 
+/** Returns until when the sleeps of a job last that keeps this checkpoint, in Unix milliseconds. */
+export function sleepsUntilMs(stored: unknown): number {
+  const ends = Object.values(keptIn(stored).entries).map((entry) =>
+    entry.kind === 'sleep' ? entry.untilMs : -Infinity,
+  );
+  return Math.max(-Infinity, ...ends);
+}
+
 /** Reports whether a checkpoint has entries. */
 function isWrapped(stored: unknown): stored is Wrapped {
   if (!isObject(stored) || Object.keys(stored).toSorted().join() !== 'data,pgqueue') return false;

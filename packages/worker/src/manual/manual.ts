@@ -25,6 +25,7 @@ import { createTransactions } from '../attempt/transaction/transaction.ts';
 
 export type { LoneAttempt, LoneAttemptOptions } from './run-attempt.ts';
 export { runAttempt } from './run-attempt.ts';
+export { sleepsUntilMs } from '../durable/memo.ts';
 
 /** A node that claims when it is told to. Made by {@link createWorkerSteps}. */
 export interface WorkerSteps {
