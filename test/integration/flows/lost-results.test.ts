@@ -1,12 +1,15 @@
 import type { NeedFailure } from '@pgqueue/core';
 import { defineTask, flow, giveUp, implement, signal } from '@pgqueue/core';
+import { createOperator } from '@pgqueue/postgres';
 import { afterEach, expect, test } from 'vitest';
 import { z } from 'zod';
 import { opened } from '../../support/database.ts';
 import { openFlowBench } from '../../support/flows/flow-bench.ts';
 import { listed } from '../../support/isolated/listed.ts';
+import { until } from '../../support/until.ts';
 
 const bench = opened(openFlowBench);
+const operator = opened(() => Promise.resolve(createOperator({ connectionString: bench.test.url })));
 afterEach(() => bench.clear());
 
 const retry = { maxTries: 1 } as const;
@@ -61,4 +64,33 @@ test('ctx.all says that a result is lost', async () => {
   const { id } = await bench.producer.enqueue(gather, {});
   expect(await bench.endOf(id)).toBe('dead');
   expect(seen).toMatchObject({ code: 'result_lost' });
+});
+
+test('a flow keeps nothing of the result of a job that is erased', async () => {
+  const letter = defineTask({ name: 'letter', payload: z.object({}), result: z.string() });
+  const read: (readonly unknown[])[] = [];
+  await bench.start([
+    implement(letter, () => 'Ada Lovelace, 12 St James Square'),
+    implement(gather, async (_, ctx) => {
+      const ended = await ctx.all('letters', [letter.job({})], { sameKey: true });
+      await ctx.waitForSignal('erased');
+      return ended.map(({ outcome, result }) => [outcome, result]);
+    }),
+  ]);
+  const parent = await bench.producer.enqueue(gather, {});
+  const run = await bench.producer.start(flow('letters').step('letters', letter.job({})));
+  expect(await run.ended()).toMatchObject({ outcome: 'done' });
+  const ids = await until('both letters to be done', async () => {
+    const rows = await bench.sql("select id from pgqueue.history where task = 'letter'");
+    return rows.length === 2 && rows.map(({ id }) => String(id));
+  });
+  await operator.jobs.erase(ids);
+  for await (const { outcome, result } of run.results('letters')) read.push([outcome, result]);
+  await bench.producer.signalJob(parent.id, 'erased', null);
+  read.push(...((await bench.resultOf(parent.id)) as typeof read));
+  expect(read).toEqual([
+    ['erased', null],
+    ['erased', null],
+  ]);
+  expect(await bench.sql("select from pgqueue.flow_result where result::text like '%Ada%'")).toEqual([]);
 });

@@ -102,7 +102,8 @@ begin
 end
 $$;
 
--- Removes jobs without a trace, from whichever table they are in. Leaves running jobs alone.
+-- Removes jobs without a trace, from whichever table they are in; a flow keeps of one that is done that it was erased.
+-- Leaves running jobs alone.
 create function erase(p_ids uuid[]) returns setof uuid
   language plpgsql volatile security definer
   set search_path from current
@@ -123,7 +124,13 @@ begin
   end if;
   return query select unnest(v_gone);
   return query delete from dead_letter d where d.id = any (p_ids) returning d.id;
-  return query delete from history h where h.id = any (p_ids) returning h.id;
+  return query
+    with gone as materialized (delete from history h where h.id = any (p_ids) returning h.id, h.flow, h.step),
+    emptied as (
+      update flow_result r set outcome = 'erased', result = null, task = null
+      from gone g where r.flow = any (array[g.flow]) and r.step = g.step and r.job = g.id and r.result is not null
+    )
+    select g.id from gone g;
   perform forget_signals(array(select x.id from unnest(p_ids) as x (id) where (select q.id from queue q where q.id = x.id) is null), true);
 end
 $$;

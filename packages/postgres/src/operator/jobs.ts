@@ -21,7 +21,7 @@ import type { Database } from '../connection/database.ts';
 import type { JobDetails, JobListOptions, JobSummary } from '../reads/jobs.ts';
 import { listJobs, readJob, readStatuses } from '../reads/jobs.ts';
 import type { Page } from '../reads/page.ts';
-import { Waits } from '../results/waits.ts';
+import { createWaits } from '../results/waits.ts';
 import { signalFlowId, signalJob } from '../calls/flow/durable.ts';
 import type { Amendment } from '../calls/operate.ts';
 import { amend, cancel as cancelJobs, erase, redrive } from '../calls/operate.ts';
@@ -79,7 +79,8 @@ export interface JobsOperator {
     amendment: Amendment,
   ) => Promise<Verdicts<'changed' | 'unchanged'>>;
   /**
-   * Removes jobs from whichever table, without a trace but what a flow keeps of them. `unchanged`: it runs (cancel it first), or never was.
+   * Removes jobs without a trace, from whichever table, and their results from their flows. `unchanged`: it runs (cancel it
+   * first), never was, or its history is gone; a flow keeps the result of such a job until seven days after its end.
    */
   readonly erase: (ids: readonly string[]) => Promise<Verdicts<'erased' | 'unchanged'>>;
   /**
@@ -145,7 +146,7 @@ export function operateJobs(database: Database, codec?: Codec): JobsOperator {
   };
   const cancel: JobsOperator['cancel'] = (ids) => cancelByIds(database, ids);
   const runNow: JobsOperator['runNow'] = (ids) => change(ids, { runAfter: 'now' });
-  const waits = new Waits<JobStatus>({
+  const waits = createWaits<JobStatus>({
     look: async (ids) => new Map((await readStatuses(database, ids)).map(({ id, status }) => [id, status])),
     hasEnded: (status) => terminalStatuses.includes(status),
   });
