@@ -231,9 +231,7 @@ async function cancelAll(operator: Operations, output: Output, filter: Unfinishe
 
 function addDelete(jobs: Command): void {
   const command = acrossInstallations(jobs.command('delete'))
-    .description(
-      'Deletes jobs in any state, without a trace but their results in a flow. Leaves running ones alone: cancel them first.',
-    )
+    .description('Deletes jobs in any state, without a trace. Leaves running ones alone: cancel them first.')
     .addArgument(idsArgument())
     .action((ids: readonly string[], _options: unknown, self: Command) =>
       withOperations(self, async (operator, output) =>

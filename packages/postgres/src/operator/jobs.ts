@@ -21,7 +21,7 @@ import type { Database } from '../connection/database.ts';
 import type { JobDetails, JobListOptions, JobSummary } from '../reads/jobs.ts';
 import { listJobs, readJob, readStatuses } from '../reads/jobs.ts';
 import type { Page } from '../reads/page.ts';
-import { createWaits } from '../results/waits.ts';
+import { Waits } from '../results/waits.ts';
 import { signalFlowId, signalJob } from '../calls/flow/durable.ts';
 import type { Amendment } from '../calls/operate.ts';
 import { amend, cancel as cancelJobs, erase, redrive } from '../calls/operate.ts';
@@ -146,7 +146,7 @@ export function operateJobs(database: Database, codec?: Codec): JobsOperator {
   };
   const cancel: JobsOperator['cancel'] = (ids) => cancelByIds(database, ids);
   const runNow: JobsOperator['runNow'] = (ids) => change(ids, { runAfter: 'now' });
-  const waits = createWaits<JobStatus>({
+  const waits = new Waits<JobStatus>({
     look: async (ids) => new Map((await readStatuses(database, ids)).map(({ id, status }) => [id, status])),
     hasEnded: (status) => terminalStatuses.includes(status),
   });
