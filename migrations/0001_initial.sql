@@ -2047,7 +2047,8 @@ as $$
 $$;
 
 -- Enqueues the jobs of steps again that were cancelled or expired, from history: a part of retry_flow. Returns
--- their number. They begin anew, so they may be given the signals that they never got.
+-- their number. They begin anew, so they may be given the signals that they never got, and wait no more for jobs that they
+-- had enqueued: those are cancelled, unless the leader's walk has done it.
 create function revive(p_flow uuid, p_steps integer[]) returns integer
   language plpgsql volatile
   set plan_cache_mode = force_custom_plan
@@ -2073,6 +2074,8 @@ begin
   -- by a filter, which is hashed as the plan knows the list: without statistics, a join compared each with each
   delete from history h where h.flow = p_flow and h.step = any (p_steps) and h.id = any (v_back) and h.outcome in ('cancelled', 'expired');
   perform forget_signals(v_back, false);
+  perform stop_flow(w.id, 'the job that waited for it begins anew')
+  from unnest(v_back) as b (id) cross join lateral (select f.id from flow f where f.waiter = b.id and f.state = 'open') w;
   return coalesce(cardinality(v_back), 0);
 end
 $$;

@@ -246,3 +246,24 @@ test('a job that expired is back as it was, without its end', async () => {
     { max_tries: 1, expires_at: null },
   ]);
 });
+
+test('a cancelled job that begins anew leaves none of the jobs that it had waited for', async () => {
+  const waiting = await start([{}]);
+  const job = String(await ground.one('select id from pgqueue.queue where flow = $1', [waiting.id]));
+  await ground.dispatch([job]);
+  const [claimed] = await ground.claim(node, 1);
+  const children = randomUUID();
+  const steps = [{ name: 'children', jobs: [{ id: randomUUID(), task: 'hello' }] }];
+  const own = JSON.stringify({ id: children, name: 'hello: children', steps });
+  expect(
+    await ground.one('select pgqueue.suspend_job($1, $2, null, $3)', [job, claimed?.token, own]),
+  ).toBe('suspended');
+  await waiting.cancel();
+  expect(await waiting.states()).toBe('cancelled: cancelled');
+  // before the leader's walk has found that nobody waits for the children any more
+  expect(await waiting.retry()).toBe('retried');
+  await stopJobs(ground.database, ground.leader(), 100);
+  expect(await waiting.states()).toBe('open: open');
+  expect(await ground.one('select state from pgqueue.flow where id = $1', [children])).toBe('cancelled');
+  expect(await ground.sql('select id from pgqueue.queue')).toEqual([{ id: job }]);
+});
