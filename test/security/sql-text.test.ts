@@ -40,10 +40,6 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     'sql.table(`${schema}.queue`)': 'quoted, and made of the schema’s name',
     "hasItem(schema, { id: 'q.id', running: true })": 'made of the schema’s name and constants',
   },
-  'postgres/src/dashboard/schedules.ts': {
-    columns: 'columns, a constant',
-    documents: 'one of two lists of columns in the code',
-  },
   'postgres/src/calls/flow/durable.ts': {
     'job.toLowerCase()': 'in a text that is hashed',
     name: 'in a text that is hashed',
@@ -55,6 +51,8 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     'index + 1': 'the number of a parameter',
     parameters: 'casts of $1, $2, …',
   },
+  'postgres/src/reads/queues.ts': { settingsColumns: 'columns, a constant' },
+  'postgres/src/reads/schedules.ts': { documents: 'one of two lists of columns in the code' },
   'postgres/src/operator/shared-limits.ts': {
     message: 'in a message: the server’s own',
     hint: 'in a message: the server’s own',
@@ -173,6 +171,7 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     'sql.table(`${schema}.work_queue`)': 'quoted, and made of the schema’s name',
   },
   'postgres/src/reads/queue-settings.ts': {
+    settingsColumns: 'columns, a constant',
     retentionMs: 'the text of an interval, which is a parameter',
   },
   'postgres/src/reads/recorded.ts': {

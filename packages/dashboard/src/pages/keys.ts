@@ -1,5 +1,5 @@
-import type { Database } from '@pgqueue/postgres';
-import type { BusyKey, StoredSettings, WaitingKey } from '@pgqueue/postgres/internal/dashboard';
+import type { Database, StoredQueueSettings } from '@pgqueue/postgres';
+import type { BusyKey, WaitingKey } from '@pgqueue/postgres/internal/dashboard';
 import {
   countWaiting,
   defaultSettings,
@@ -89,7 +89,7 @@ async function waitingOf(
 }
 
 interface Shares {
-  readonly queueOf: (queue: string) => Pick<StoredSettings, 'pool' | 'weight'>;
+  readonly queueOf: (queue: string) => Pick<StoredQueueSettings, 'pool' | 'weight'>;
   readonly shareOf: (queue: string, busyMs: number) => number;
   readonly fairShareOf: (queue: string) => number;
 }

@@ -1,6 +1,6 @@
 import { nextSlot, scheduleProblems } from '@pgqueue/postgres/internal';
-import type { StoredSchedule } from '@pgqueue/postgres/internal/dashboard';
-import { readSchedules } from '@pgqueue/postgres/internal/dashboard';
+import type { ScheduleInfo } from '@pgqueue/postgres';
+import { listSchedules, readClock } from '@pgqueue/postgres/internal/dashboard';
 import type { ScheduleRow, Schedules } from '../contract.ts';
 import type { Desk, Office } from '../desk.ts';
 import { seesPayloads } from '../desk.ts';
@@ -14,13 +14,13 @@ const upcomingMax = 5;
 export async function schedulesPage({ settings }: Office, desk: Desk, query: Parameters): Promise<Schedules> {
   const part = query.text('name', 200) ?? '';
   query.done();
-  const { now, schedules } = await readSchedules(desk.database, {
-    part,
-    max: schedulesMax + 1,
-    whole: seesPayloads(desk),
-  });
+  const wanted = { part, max: schedulesMax + 1, whole: seesPayloads(desk) };
+  const [now, schedules] = await Promise.all([
+    readClock(desk.database),
+    listSchedules(desk.database, wanted),
+  ]);
   const rows = schedules.slice(0, schedulesMax).map((schedule): ScheduleRow => {
-    const { name, cron, timezone, task, paused, options, next, last } = schedule;
+    const { name, cron, timezone, task, paused, options, nextSlot: next, lastSlot: last } = schedule;
     const problems = scheduleProblems(cron, timezone, now.getTime());
     const { queue, key } = textsIn(options);
     const shown = { kind: 'payload', id: name, task, queue, key } as const;
@@ -49,7 +49,7 @@ function textsIn(options: unknown): { readonly queue: string; readonly key: stri
   };
 }
 
-function upcomingOf({ cron, timezone }: StoredSchedule, now: Date): readonly string[] {
+function upcomingOf({ cron, timezone }: ScheduleInfo, now: Date): readonly string[] {
   const slots: string[] = [];
   let at: number | null = now.getTime();
   while (slots.length < upcomingMax) {

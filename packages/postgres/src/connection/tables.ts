@@ -53,14 +53,10 @@ export interface QueueTable {
   step: number | null;
 }
 
-/**
- * A work item: one job (`id`), or a batch of short ones (`jobs`). Its jobs have been scheduled, and are ready
- * (no lock) or running.
- */
-export interface WorkQueueTable {
+/** A job that has a work item, with its lease. A job in a batch has the lease of its batch. */
+export interface WorkItemView {
+  id: string;
   position: BigInt8;
-  id: string | null;
-  jobs: string[] | null;
   version: number;
   pool: string;
   task: string;
@@ -73,12 +69,6 @@ export interface WorkQueueTable {
   dispatched: Generated<Date | null>;
   together: string | null;
   suspect: Generated<boolean>;
-  timeout: unknown;
-}
-
-/** A job that has a work item, with its lease. A job in a batch has the lease of its batch. */
-export interface WorkItemView extends Omit<WorkQueueTable, 'id' | 'jobs' | 'timeout'> {
-  id: string;
 }
 
 /** A job that ended as done, cancelled or expired; partitioned by `finished`. */
@@ -187,23 +177,6 @@ export interface QueueConfigTable {
   updated: Generated<Date>;
 }
 
-/**
- * A recurring job: a cron expression in a time zone. Each slot is enqueued once, whichever scheduler leads.
- */
-export interface ScheduleTable {
-  name: string;
-  cron: string;
-  timezone: Stored<string>;
-  task: string;
-  payload: Stored<unknown>;
-  options: Stored<unknown>;
-  paused: Stored<boolean>;
-  next_slot: Date | null;
-  last_slot: Date | null;
-  retry_after: Date | null;
-  updated: Generated<Date>;
-}
-
 /** One job, in whichever table, with its one status. No payload. */
 export interface JobView {
   id: string;
@@ -268,46 +241,9 @@ export interface FlowStepTable {
   other: number;
 }
 
-/** One queue in numbers. Ages in seconds; counts are bigints as text. */
-export interface QueueStatusView {
-  queue: string;
-  paused: boolean;
-  pool: string;
-  delayed: string;
-  pending: string;
-  ready: string;
-  running: string;
-  dead: string;
-  oldest_s: number | null;
-  claim_age_s: number | null;
-  retry_rate: number | null;
-  done_5m: string;
-  dead_5m: string;
-  exact: boolean;
-  window_s: number;
-  failed: string;
-  attempts: string;
-}
-
-/** The whole installation in one row. */
-export interface OverviewView extends Omit<
-  QueueStatusView,
-  'queue' | 'paused' | 'pool' | 'window_s' | 'failed' | 'attempts'
-> {
-  leader: string | null;
-  epoch: string;
-  alive_nodes: string;
-  draining_nodes: string;
-  lost_nodes: string;
-  slots: string;
-  tick_p50_s: number | null;
-  tick_p99_s: number | null;
-}
-
-/** The schema, as kysely sees it. */
+/** Tables and views that are read with kysely. */
 export interface Tables {
   queue: QueueTable;
-  work_queue: WorkQueueTable;
   work_item: WorkItemView;
   history: HistoryTable;
   dead_letter: DeadLetterTable;
@@ -315,19 +251,5 @@ export interface Tables {
   flow_step: FlowStepTable;
   node: NodeTable;
   queue_config: QueueConfigTable;
-  policy_state: { part: string; state: unknown; saved: Date };
-  scheduler_lease: { leader: string | null; epoch: BigInt8; expires: Date };
-  scheduler_report: { leader: string; epoch: BigInt8; written: Date; report: unknown };
-  schedule: ScheduleTable;
-  migration: {
-    version: number;
-    name: string;
-    checksum: string;
-    compatible: boolean;
-    applied: Date;
-  };
   job: JobView;
-  queue_status: QueueStatusView;
-  overview: OverviewView;
-  queue_held: { queue: string; reason: string; jobs: string; at: Date };
 }

@@ -19,8 +19,6 @@ export { countWaiting, readBusyKeys, readLanes, readWaitingKeys } from './keys.t
 export { readJob, readSummary } from '../reads/jobs.ts';
 export { readReport } from '../reads/report.ts';
 export { readLeader, readSchemaVersion } from '../reads/system.ts';
-export type { StoredSettings } from './settings.ts';
-export { defaultSettings, readSettings } from './settings.ts';
-export type { StoredSchedule } from './schedules.ts';
-export { readPaused, readSchedules } from './schedules.ts';
+export { defaultSettings, readSettings } from '../reads/queue-settings.ts';
+export { listSchedules, readPaused } from '../reads/schedules.ts';
 export { migrationsOf } from '../migrate/migrator.ts';

@@ -40,6 +40,40 @@ export interface StoredQueueSettings extends QueueLimits {
   readonly keyPending: number | null;
 }
 
+/** Settings of a queue for which none were ever set. */
+export const defaultSettings: StoredQueueSettings = {
+  paused: false,
+  pool: 'default',
+  retentionMs: 7 * 86_400_000,
+  concurrency: null,
+  keyConcurrency: null,
+  rate: null,
+  keyRate: null,
+  keyPending: null,
+  weight: 1,
+};
+
+/** {@link StoredQueueSettings} of `queue_config c`, also where an outer join found no row. */
+export const settingsColumns = `coalesce(c.paused, false) as paused, coalesce(c.pool, 'default') as pool,
+  extract(epoch from coalesce(c.retention, interval '7 days'))::float8 * 1000 as "retentionMs", coalesce(c.weight, 1) as weight,
+  c.concurrency, c.key_concurrency as "keyConcurrency", c.key_pending as "keyPending",
+  case when c.rate is not null then jsonb_build_object('perSecond', c.rate, 'burst', c.rate_burst) end as rate,
+  case when c.key_rate is not null then jsonb_build_object('perSecond', c.key_rate, 'burst', c.key_rate_burst) end as "keyRate"`;
+
+/** Reads the settings of all queues that have any, and the time of their last change. */
+export async function readSettings({
+  query,
+  schema,
+}: Database): Promise<
+  ReadonlyMap<string, { readonly settings: StoredQueueSettings; readonly updated: Date }>
+> {
+  const rows = await query<StoredQueueSettings & { queue: string; updated: Date }>(
+    `select c.queue, c.updated, ${settingsColumns} from ${schema}.queue_config c order by c.queue`,
+    [],
+  );
+  return new Map(rows.map(({ queue, updated, ...settings }) => [queue, { settings, updated }]));
+}
+
 /** A rate to set. */
 export interface RateSetting {
   readonly perSecond: number;
@@ -106,63 +140,17 @@ export async function configureQueue(
  * Removes all settings of a queue, so it is not paused and has no limits. Resolves to the removed settings.
  * @throws {PgQueueError} `configuration`; `not_found` if it had none
  */
-export async function forgetQueue({ kysely }: Database, queue: string): Promise<StoredQueueSettings> {
+export async function forgetQueue({ query, schema }: Database, queue: string): Promise<StoredQueueSettings> {
   throwProblems('configuration', `queue ${JSON.stringify(queue)}`, valueProblems(aName, queue, 'queue'));
-  const forgotten = await kysely
-    .deleteFrom('queue_config')
-    .where('queue', '=', queue)
-    .returning([
-      'paused',
-      'pool',
-      'concurrency',
-      'key_concurrency',
-      'rate',
-      'rate_burst',
-      'key_rate',
-      'key_rate_burst',
-      'key_pending',
-      'weight',
-      sql<number>`extract(epoch from retention)::float8 * 1000`.as('retention_ms'),
-    ])
-    .executeTakeFirst();
-  if (forgotten !== undefined) return storedSettings(forgotten);
+  const [forgotten] = await query<StoredQueueSettings>(
+    `delete from ${schema}.queue_config c where c.queue = $1 returning ${settingsColumns}`,
+    [queue],
+  );
+  if (forgotten !== undefined) return forgotten;
   throw new PgQueueError(
     'not_found',
     `queue ${JSON.stringify(queue)} has no settings: see "pgqueue queues list"`,
   );
-}
-
-/** Columns of a queue's settings. */
-export interface SettingsRow {
-  readonly paused: boolean;
-  readonly pool: string;
-  readonly retention_ms: number;
-  readonly concurrency: number | null;
-  readonly key_concurrency: number | null;
-  readonly rate: number | null;
-  readonly rate_burst: number | null;
-  readonly key_rate: number | null;
-  readonly key_rate_burst: number | null;
-  readonly key_pending: number | null;
-  readonly weight: number;
-}
-
-export function storedSettings(row: SettingsRow): StoredQueueSettings {
-  return {
-    paused: row.paused,
-    pool: row.pool,
-    retentionMs: row.retention_ms,
-    keyPending: row.key_pending,
-    concurrency: row.concurrency,
-    keyConcurrency: row.key_concurrency,
-    rate: rateOf(row.rate, row.rate_burst),
-    keyRate: rateOf(row.key_rate, row.key_rate_burst),
-    weight: row.weight,
-  };
-}
-
-function rateOf(perSecond: number | null, burst: number | null): Rate | null {
-  return perSecond === null || burst === null ? null : { perSecond, burst };
 }
 
 /** Returns settings to change in the form in which they are listed afterwards. They must have no problems. */

@@ -1,7 +1,6 @@
-import { sql } from 'kysely';
 import type { Database } from '../connection/database.ts';
 import type { StoredQueueSettings } from './queue-settings.ts';
-import { storedSettings } from './queue-settings.ts';
+import { settingsColumns } from './queue-settings.ts';
 
 /** A queue: its settings, and its job counts. */
 export interface QueueInfo extends StoredQueueSettings {
@@ -39,45 +38,13 @@ export interface QueueInfo extends StoredQueueSettings {
  * `queue_status`, whose cost does not grow with the waiting jobs: it counts up to 10000 jobs, and estimates
  * beyond.
  */
-export async function listQueues({ kysely }: Database): Promise<readonly QueueInfo[]> {
-  const rows = await kysely
-    .selectFrom('queue_status as s')
-    .leftJoin('queue_config as c', 'c.queue', 's.queue')
-    .selectAll('s')
-    .select([
-      'c.concurrency',
-      'c.key_concurrency',
-      'c.rate',
-      'c.rate_burst',
-      'c.key_rate',
-      'c.key_rate_burst',
-      'c.key_pending',
-    ])
-    .select([
-      sql<number>`coalesce(c.weight, 1)`.as('weight'),
-      sql<number>`extract(epoch from coalesce(c.retention, interval '7 days'))::float8 * 1000`.as(
-        'retention_ms',
-      ),
-    ])
-    .orderBy('s.queue')
-    .execute();
-  const ms = (seconds: number | null): number | null => (seconds === null ? null : seconds * 1_000);
-  return rows.map((row) => ({
-    queue: row.queue,
-    ...storedSettings(row),
-    delayed: Number(row.delayed),
-    pending: Number(row.pending),
-    ready: Number(row.ready),
-    running: Number(row.running),
-    dead: Number(row.dead),
-    oldestMs: ms(row.oldest_s),
-    claimAgeMs: ms(row.claim_age_s),
-    exact: row.exact,
-    retryRate: row.retry_rate,
-    windowMs: row.window_s * 1_000,
-    failedAttempts: Number(row.failed),
-    attempts: Number(row.attempts),
-    done5m: Number(row.done_5m),
-    dead5m: Number(row.dead_5m),
-  }));
+export function listQueues({ query, schema }: Database): Promise<readonly QueueInfo[]> {
+  return query<QueueInfo>(
+    `select s.queue, ${settingsColumns}, s.exact, s.delayed::float8, s.pending::float8, s.ready::float8, s.running::float8,
+            s.dead::float8, s.oldest_s * 1000 as "oldestMs", s.claim_age_s * 1000 as "claimAgeMs", s.retry_rate as "retryRate",
+            s.window_s * 1000 as "windowMs", s.failed::float8 as "failedAttempts", s.attempts::float8,
+            s.done_5m::float8 as "done5m", s.dead_5m::float8 as "dead5m"
+     from ${schema}.queue_status s left join ${schema}.queue_config c on c.queue = s.queue order by s.queue`,
+    [],
+  );
 }
