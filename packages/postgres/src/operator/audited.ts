@@ -17,13 +17,13 @@ interface What {
 
 /**
  * Returns the same operator, with a line in the table `audit` for each change. A change that cannot be noted
- * is not made.
+ * is not made. A result that is an object is noted too.
  */
 export function withAudit(database: Database, operator: Operator, actor: Actor): Operator {
   const note = <Result>(
     { action, target, details = {} }: What,
     work: () => Promise<Result>,
-    resultOf: (value: Result) => unknown = () => ({}),
+    resultOf: (value: Result) => unknown = (value) => (typeof value === 'object' ? value : {}),
   ): Promise<Result> =>
     audited(database, { actor, action, target: target ?? null, details }, async () => {
       const value = await work();
@@ -43,21 +43,11 @@ export function withAudit(database: Database, operator: Operator, actor: Actor):
         note({ action: 'queue.set', target: queue, details: { paused: false } }, () => queues.resume(queue)),
       set: (queue, settings) =>
         note({ action: 'queue.set', target: queue, details: settings }, () => queues.set(queue, settings)),
-      forget: (queue) =>
-        note(
-          { action: 'queue.forget', target: queue },
-          () => queues.forget(queue),
-          (settings) => settings,
-        ),
+      forget: (queue) => note({ action: 'queue.forget', target: queue }, () => queues.forget(queue)),
     },
     nodes: {
       ...nodes,
-      reset: (node) =>
-        note(
-          { action: 'node.reset', target: node },
-          () => nodes.reset(node),
-          (result) => result,
-        ),
+      reset: (node) => note({ action: 'node.reset', target: node }, () => nodes.reset(node)),
     },
     schedules: {
       ...schedules,
@@ -132,7 +122,6 @@ function auditedLimits(limits: SharedLimitsOperator, note: Note): SharedLimitsOp
       note(
         { action: 'limit.forfeit', target: part?.limit, details: { installation: part?.installation } },
         () => limits.forfeit(part),
-        (result) => result,
       ),
     remove: (limit) => note({ action: 'limit.remove', target: limit }, () => limits.remove(limit)),
   };
@@ -143,11 +132,7 @@ function auditedJobs(jobs: JobsOperator, note: Note): JobsOperator {
     ...jobs,
     cancel: (ids) => note({ action: 'jobs.cancel', ...idsOf(ids) }, () => jobs.cancel(ids), verdictsOf),
     cancelAll: (filter, options) =>
-      note(
-        { action: 'jobs.cancel', details: { filter } },
-        () => jobs.cancelAll(filter, options),
-        (result) => result,
-      ),
+      note({ action: 'jobs.cancel', details: { filter } }, () => jobs.cancelAll(filter, options)),
     runNow: (ids) => note({ action: 'jobs.run_now', ...idsOf(ids) }, () => jobs.runNow(ids), verdictsOf),
     retry: (ids) => note({ action: 'jobs.retry', ...idsOf(ids) }, () => jobs.retry(ids), verdictsOf),
     amend: (ids, amendment) => {
@@ -184,11 +169,7 @@ function auditedFlows(flows: FlowsOperator, note: Note): FlowsOperator {
         asVerdict,
       ),
     retry: (id, options) =>
-      note(
-        { action: 'flows.retry', target: id, details: { ...options } },
-        () => flows.retry(id, options),
-        (result) => result,
-      ),
+      note({ action: 'flows.retry', target: id, details: { ...options } }, () => flows.retry(id, options)),
   };
 }
 
@@ -200,17 +181,9 @@ function auditedDead(dead: DeadOperator, note: Note): DeadOperator {
   return {
     ...dead,
     redrive: (selection, options) =>
-      note(
-        whatOf('dead.redrive', selection),
-        () => dead.redrive(selection, options),
-        (result) => result,
-      ),
+      note(whatOf('dead.redrive', selection), () => dead.redrive(selection, options)),
     purge: (selection, options) =>
-      note(
-        whatOf('dead.purge', selection),
-        () => dead.purge(selection, options),
-        (result) => result,
-      ),
+      note(whatOf('dead.purge', selection), () => dead.purge(selection, options)),
     rewrap: (selection, options) =>
       note(
         whatOf('dead.rewrap', selection),
