@@ -1596,9 +1596,10 @@ begin
 end
 $$;
 
--- Forgets the signals that jobs were given or wait for; p_done: also those that have a value. A value was given for the
--- work as it was then: whoever approved one payload has not approved another.
-create function forget_signals(p_jobs uuid[], p_done boolean) returns void
+-- Forgets the signals that jobs were given or wait for. p_which: all; waiting: those without a value; plain: those whose
+-- value is not encrypted. A value was given for the work as it was then: whoever approved one payload has not approved
+-- another.
+create function forget_signals(p_jobs uuid[], p_which text) returns void
   language plpgsql volatile
   set search_path from current
   set jit = off
@@ -1610,28 +1611,9 @@ begin
   perform drop_flows(array(
     select f.id from unnest(p_jobs) as j (id)
       cross join lateral (select f.id, f.state from flow f where f.waiter = j.id for update) f
-    where (p_done or f.state <> 'done')
-      and (select s.step from flow_step s where s.flow = f.id and s.kind = 'jobs' limit 1) is null));
-end
-$$;
-
--- Forgets plain values of signals of dead jobs that died of one, since their codec refuses it: then they may be given
--- another. An encrypted error does not tell: plain values are forgotten then, too.
-create function forget_refused(p_jobs uuid[]) returns void
-  language plpgsql volatile
-  set search_path from current
-  set jit = off
-  set enable_seqscan = off
-  set enable_hashjoin = off
-  set enable_mergejoin = off
-as $$
-begin
-  perform drop_flows(array(
-    select f.id from (select d.id, d.errors -> -1 as error from dead_letter d where d.id = any (p_jobs)) d
-      cross join lateral (select f.id from flow f where f.waiter = d.id for update) f
-    where coalesce(d.error ->> 'code' = 'undecodable', d.error ? '$enc')
-      and (select s.step from flow_step s where s.flow = f.id and s.kind = 'jobs' limit 1) is null
-      and (select r.job from flow_result r where r.flow = f.id and not coalesce(r.result ? '$enc', false) limit 1) is not null));
+    where (select s.step from flow_step s where s.flow = f.id and s.kind = 'jobs' limit 1) is null
+      and case p_which when 'all' then true when 'waiting' then f.state <> 'done'
+        else (select r.job from flow_result r where r.flow = f.id and not coalesce(r.result ? '$enc', false) limit 1) is not null end));
 end
 $$;
 
@@ -2073,7 +2055,7 @@ begin
   select array_agg(b.id) into v_back from back b;
   -- by a filter, which is hashed as the plan knows the list: without statistics, a join compared each with each
   delete from history h where h.flow = p_flow and h.step = any (p_steps) and h.id = any (v_back) and h.outcome in ('cancelled', 'expired');
-  perform forget_signals(v_back, false);
+  perform forget_signals(v_back, 'waiting');
   perform stop_flow(w.id, 'the job that waited for it begins anew')
   from unnest(v_back) as b (id) cross join lateral (select f.id from flow f where f.waiter = b.id and f.state = 'open') w;
   return coalesce(cardinality(v_back), 0);
@@ -3795,7 +3777,7 @@ begin
     new.tries := 0;
     new.crashes := 0;
     new.errors := null;
-    perform forget_signals(array[new.id], true);
+    perform forget_signals(array[new.id], 'all');
   end if;
   return new;
 end
@@ -4266,13 +4248,14 @@ begin
       from gone g where r.flow = any (array[g.flow]) and r.step = g.step and r.job = g.id and r.result is not null
     )
     select g.id from gone g;
-  perform forget_signals(array(select x.id from unnest(p_ids) as x (id) where (select q.id from queue q where q.id = x.id) is null), true);
+  perform forget_signals(array(select x.id from unnest(p_ids) as x (id) where (select q.id from queue q where q.id = x.id) is null), 'all');
 end
 $$;
 
 -- Puts dead jobs back into QUEUE with fresh limits; they keep the errors of their attempts, and their checkpoint. A job whose
 -- unique key belongs to a newer job stays dead, and is missing from the answer. Their steps keep the
--- notes of their ends until they end again (note_ends).
+-- notes of their ends until they end again (note_ends). Plain values of signals of a job that died of one, since its codec
+-- refuses it, are forgotten: then it may be given another. An encrypted error does not tell: they are forgotten then, too.
 -- Locks the jobs' flows first: else a step could end as done between the leader's look and its count, for a
 -- job that is back.
 create function redrive(p_ids uuid[]) returns setof uuid
@@ -4287,7 +4270,9 @@ as $$
 begin
   perform from flow f
   where f.id = any (array(select distinct d.flow from dead_letter d where d.id = any (p_ids))) order by f.id for update;
-  perform forget_refused(p_ids);
+  perform forget_signals(array(
+    select d.id from dead_letter d
+    where d.id = any (p_ids) and coalesce(d.errors -> -1 ->> 'code' = 'undecodable', d.errors -> -1 ? '$enc')), 'plain');
   return query
     with dead as materialized (
       select d.* from dead_letter d where d.id = any (p_ids) order by d.id for update

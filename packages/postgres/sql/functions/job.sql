@@ -159,7 +159,7 @@ begin
     new.tries := 0;
     new.crashes := 0;
     new.errors := null;
-    perform forget_signals(array[new.id], true);
+    perform forget_signals(array[new.id], 'all');
   end if;
   return new;
 end

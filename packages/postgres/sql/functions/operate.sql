@@ -131,13 +131,14 @@ begin
       from gone g where r.flow = any (array[g.flow]) and r.step = g.step and r.job = g.id and r.result is not null
     )
     select g.id from gone g;
-  perform forget_signals(array(select x.id from unnest(p_ids) as x (id) where (select q.id from queue q where q.id = x.id) is null), true);
+  perform forget_signals(array(select x.id from unnest(p_ids) as x (id) where (select q.id from queue q where q.id = x.id) is null), 'all');
 end
 $$;
 
 -- Puts dead jobs back into QUEUE with fresh limits; they keep the errors of their attempts, and their checkpoint. A job whose
 -- unique key belongs to a newer job stays dead, and is missing from the answer. Their steps keep the
--- notes of their ends until they end again (note_ends).
+-- notes of their ends until they end again (note_ends). Plain values of signals of a job that died of one, since its codec
+-- refuses it, are forgotten: then it may be given another. An encrypted error does not tell: they are forgotten then, too.
 -- Locks the jobs' flows first: else a step could end as done between the leader's look and its count, for a
 -- job that is back.
 create function redrive(p_ids uuid[]) returns setof uuid
@@ -152,7 +153,9 @@ as $$
 begin
   perform from flow f
   where f.id = any (array(select distinct d.flow from dead_letter d where d.id = any (p_ids))) order by f.id for update;
-  perform forget_refused(p_ids);
+  perform forget_signals(array(
+    select d.id from dead_letter d
+    where d.id = any (p_ids) and coalesce(d.errors -> -1 ->> 'code' = 'undecodable', d.errors -> -1 ? '$enc')), 'plain');
   return query
     with dead as materialized (
       select d.* from dead_letter d where d.id = any (p_ids) order by d.id for update

@@ -151,9 +151,10 @@ begin
 end
 $$;
 
--- Forgets the signals that jobs were given or wait for; p_done: also those that have a value. A value was given for the
--- work as it was then: whoever approved one payload has not approved another.
-create function forget_signals(p_jobs uuid[], p_done boolean) returns void
+-- Forgets the signals that jobs were given or wait for. p_which: all; waiting: those without a value; plain: those whose
+-- value is not encrypted. A value was given for the work as it was then: whoever approved one payload has not approved
+-- another.
+create function forget_signals(p_jobs uuid[], p_which text) returns void
   language plpgsql volatile
   set search_path from current
   set jit = off
@@ -165,28 +166,9 @@ begin
   perform drop_flows(array(
     select f.id from unnest(p_jobs) as j (id)
       cross join lateral (select f.id, f.state from flow f where f.waiter = j.id for update) f
-    where (p_done or f.state <> 'done')
-      and (select s.step from flow_step s where s.flow = f.id and s.kind = 'jobs' limit 1) is null));
-end
-$$;
-
--- Forgets plain values of signals of dead jobs that died of one, since their codec refuses it: then they may be given
--- another. An encrypted error does not tell: plain values are forgotten then, too.
-create function forget_refused(p_jobs uuid[]) returns void
-  language plpgsql volatile
-  set search_path from current
-  set jit = off
-  set enable_seqscan = off
-  set enable_hashjoin = off
-  set enable_mergejoin = off
-as $$
-begin
-  perform drop_flows(array(
-    select f.id from (select d.id, d.errors -> -1 as error from dead_letter d where d.id = any (p_jobs)) d
-      cross join lateral (select f.id from flow f where f.waiter = d.id for update) f
-    where coalesce(d.error ->> 'code' = 'undecodable', d.error ? '$enc')
-      and (select s.step from flow_step s where s.flow = f.id and s.kind = 'jobs' limit 1) is null
-      and (select r.job from flow_result r where r.flow = f.id and not coalesce(r.result ? '$enc', false) limit 1) is not null));
+    where (select s.step from flow_step s where s.flow = f.id and s.kind = 'jobs' limit 1) is null
+      and case p_which when 'all' then true when 'waiting' then f.state <> 'done'
+        else (select r.job from flow_result r where r.flow = f.id and not coalesce(r.result ? '$enc', false) limit 1) is not null end));
 end
 $$;
 

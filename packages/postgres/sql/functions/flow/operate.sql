@@ -217,7 +217,7 @@ begin
   select array_agg(b.id) into v_back from back b;
   -- by a filter, which is hashed as the plan knows the list: without statistics, a join compared each with each
   delete from history h where h.flow = p_flow and h.step = any (p_steps) and h.id = any (v_back) and h.outcome in ('cancelled', 'expired');
-  perform forget_signals(v_back, false);
+  perform forget_signals(v_back, 'waiting');
   perform stop_flow(w.id, 'the job that waited for it begins anew')
   from unnest(v_back) as b (id) cross join lateral (select f.id from flow f where f.waiter = b.id and f.state = 'open') w;
   return coalesce(cardinality(v_back), 0);
