@@ -119,20 +119,19 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     }
     guess?.confirm();
     const { held, forecast, dispatch } = planned;
-    const [durationMs, looked] = [performance.now() - startedAt, guess === undefined];
+    const durationMs = performance.now() - startedAt;
     remember(state, settings, {
       ...places,
       jobs: dispatch.length,
       written: written.count,
       durationMs,
-      looked,
+      looked: guess === undefined,
     });
     tellTick(settings, snapshot, { held, written, durationMs });
     spans.written(written, durationMs);
     const { settled, nodes } = state;
     const told = { leader, snapshot, held, forecast, flying, nodes, settled, durationMs };
-    const { questions } = read;
-    options.onTick({ ...told, dispatched: written, questions, ...setAside(state) });
+    options.onTick({ ...told, dispatched: written, questions: read.questions, ...setAside(state) });
     await endMoves(options, state, leader);
     // refused jobs are left out of the next plan, so others may take their slots
     const atOnce =
@@ -140,7 +139,8 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
       cutShort ||
       written.count < dispatch.length;
     const more = mayHaveMore(state, { ...places, snapshot, planned, read, keys, written, brief });
-    [state.caughtUp, state.owesLook] = [!atOnce && !more, owes];
+    state.caughtUp = !atOnce && !more;
+    state.owesLook = owes;
     const nextMs = soonest(
       planned.nextMs === null ? null : planned.nextMs - snapshot.nowMs,
       state.cursors.dueMs(startedAt),
@@ -293,7 +293,8 @@ function remember(
   },
 ): void {
   const { room, written, durationMs, looked } = tick;
-  [state.room, state.dispatched] = [room, written];
+  state.room = room;
+  state.dispatched = written;
   if (written > 0 && looked) state.tickMs += (durationMs - state.tickMs) * 0.2;
   state.batch = batchAfter(state, { ...tick, batchMax });
 }
