@@ -2,8 +2,7 @@ import { AbortedError, marginMs } from '../lease/timing.ts';
 import type { AbortReason } from '@pgqueue/core';
 import type { ClaimedJob } from '@pgqueue/core/internal';
 import type { AttemptSpan } from '@pgqueue/telemetry/internal';
-import type { Alarm } from '../lease/alarm.ts';
-import { createAlarm } from '../lease/alarm.ts';
+import { Alarm } from '../lease/alarm.ts';
 import { Memo } from '../durable/memo.ts';
 import type { Suspended } from '../durable/suspended.ts';
 import type { Bagged } from '../lease/bag.ts';
@@ -242,7 +241,7 @@ export class Attempt implements Held, Bagged, Rejections {
   }
 
   #arm(nowMs: number = performance.now()): void {
-    this.#alarm ??= createAlarm(() => {
+    this.#alarm ??= new Alarm(() => {
       if (this.#phase === 'running') this.#on.timeout(this);
     });
     this.#alarm.set(this.#endsAt - nowMs - marginMs(this.#timeoutMs));

@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import type { JobContext } from '@pgqueue/core';
 import { giveUp, snooze } from '@pgqueue/core';
 import { parseDuration, quietly, within } from '@pgqueue/core/internal';
-import { createAlarm } from '../lease/alarm.ts';
+import { Alarm } from '../lease/alarm.ts';
 import type { Command } from './command.ts';
 import { createLines } from './lines.ts';
 import { guardGroup, readyGuard } from './group-guard.ts';
@@ -71,7 +71,7 @@ async function endOf(
   child.stdin.on('error', () => {}); // it may end without reading its payload
   child.stdin.end(input);
 
-  const alarm = createAlarm(() => guard.kill('SIGKILL'));
+  const alarm = new Alarm(() => guard.kill('SIGKILL'));
   const abort = (): void => {
     guard.kill('SIGTERM');
     alarm.set(command.graceMs);

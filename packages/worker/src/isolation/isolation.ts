@@ -2,7 +2,7 @@ import type { AbortReason, IsolatedHandler, JobContext } from '@pgqueue/core';
 import { within } from '@pgqueue/core/internal';
 import pLimit from 'p-limit';
 import type { Rejections } from '../attempt/unhandled-rejections.ts';
-import { createAlarm } from '../lease/alarm.ts';
+import { Alarm } from '../lease/alarm.ts';
 import { AbortedError } from '../lease/timing.ts';
 import { portOf } from '../flow/node-port.ts';
 import type { Ending } from '../lease/ending.ts';
@@ -92,7 +92,7 @@ interface AttemptInput {
 async function runIn(pool: ChildPool, { input, context, rejections, late }: AttemptInput): Promise<Ending> {
   const { signal } = context;
   const killer = new AbortController();
-  const alarm = createAlarm(() => killer.abort());
+  const alarm = new Alarm(() => killer.abort());
   let ending: ChildEnding | undefined;
   let gone: string | undefined;
 

@@ -7,17 +7,8 @@ const longestMs = 2_147_000_000;
 const coarseMs = 10_000;
 const stepMs = 5_000;
 
-export interface Alarm {
-  /** Rings this long from now, in place of the time that was set before. */
-  readonly set: (ms: number) => void;
-  readonly clear: () => void;
-}
-
-export function createAlarm(ring: () => void): Alarm {
-  return new Timer(ring);
-}
-
-class Timer implements Alarm {
+/** Rings at a time that can be set anew. */
+export class Alarm {
   readonly #ring: () => void;
   #timer: NodeJS.Timeout | undefined;
   /** Milliseconds left to wait after the present timer. */
@@ -27,6 +18,7 @@ class Timer implements Alarm {
     this.#ring = ring;
   }
 
+  /** Rings this long from now, in place of the time that was set before. */
   set(ms: number): void {
     clearTimeout(this.#timer);
     const firstMs = ms < coarseMs ? Math.max(0, ms) : Math.min(longestMs, ms - (ms % stepMs));
@@ -34,6 +26,7 @@ class Timer implements Alarm {
     this.#timer = setTimeout(onTimer, firstMs, this);
   }
 
+  /** Call when the present timer has rung. */
   rang(): void {
     if (this.#restMs > 0) this.set(this.#restMs);
     else this.#ring();
@@ -44,6 +37,6 @@ class Timer implements Alarm {
   }
 }
 
-function onTimer(timer: Timer): void {
-  timer.rang();
+function onTimer(alarm: Alarm): void {
+  alarm.rang();
 }

@@ -1,4 +1,4 @@
-import { createAlarm } from '../lease/alarm.ts';
+import { Alarm } from '../lease/alarm.ts';
 import { marginMs } from '../lease/timing.ts';
 import type { Holding } from '../lease/held-leases.ts';
 import type { NodeSettings } from '../node-options.ts';
@@ -40,7 +40,7 @@ export function createFence({
     observe({ type: 'node.fenced', node, jobs: running.length, silentMs: marks.ageMs('beat') });
     for (const held of running) held.abort('node_silent');
   };
-  const alarm = createAlarm(ring);
+  const alarm = new Alarm(ring);
 
   return {
     beaten: () => {

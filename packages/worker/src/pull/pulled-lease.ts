@@ -1,7 +1,6 @@
 import type { AbortReason } from '@pgqueue/core';
 import type { ClaimedJob } from '@pgqueue/core/internal';
-import type { Alarm } from '../lease/alarm.ts';
-import { createAlarm } from '../lease/alarm.ts';
+import { Alarm } from '../lease/alarm.ts';
 import { AbortedError, marginMs } from '../lease/timing.ts';
 import type { Held } from '../lease/held-leases.ts';
 
@@ -24,7 +23,7 @@ export class PulledLease implements Held {
   live = true;
   lost = false;
   readonly #controller = new AbortController();
-  readonly #alarm: Alarm = createAlarm(() => this.abort('timeout'));
+  readonly #alarm = new Alarm(() => this.abort('timeout'));
 
   /** @param claimedAt when the claim was sent, by the node's monotonic clock */
   constructor({ position: _position, ...job }: ClaimedJob, claimedAt: number) {

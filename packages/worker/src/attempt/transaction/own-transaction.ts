@@ -3,7 +3,7 @@ import { PgQueueError } from '@pgqueue/core';
 import { unreachable } from '@pgqueue/core/internal';
 import type { Executor } from '@pgqueue/postgres';
 import { toExecutor } from '@pgqueue/postgres/internal';
-import { createAlarm } from '../../lease/alarm.ts';
+import { Alarm } from '../../lease/alarm.ts';
 import type { Ran } from './transaction.ts';
 
 /** State of the settlement within a transaction of the handler's own library. */
@@ -34,7 +34,7 @@ export async function runOwn(
   },
 ): Promise<Ran<undefined>> {
   const late = Promise.withResolvers<never>();
-  const alarm = createAlarm(() => late.reject(new Error(tooLate)));
+  const alarm = new Alarm(() => late.reject(new Error(tooLate)));
   const own = {
     ended: false,
     progress: { kind: 'none', why: new PgQueueError('configuration', notCalled) } as SettleProgress,
