@@ -28,8 +28,6 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   },
   'postgres/src/dashboard/find-jobs.ts': {
     'sql.table(`${database.schema}.${name}`)': 'quoted, and one of four names in the code',
-    'sql.table(`${database.schema}.queue`)': 'quoted, and made of the schema’s name',
-    'sql.table(`${database.schema}.${source}`)': 'quoted, and one of three names in the code',
     'sql.table(`${schema}.flow_step`)': 'quoted, and made of the schema’s name',
     "sql.raw(hasItem(schema, { id: 't.id' }))": 'made of the schema’s name and constants',
   },

@@ -152,18 +152,12 @@ async function walked(database: Database, rows: RawBuilder<unknown>, options: Fi
   return found.rows[0] ?? { ids: [], seen: 0, lowest: null };
 }
 
-const noNode = sql`null::text`;
-
-/** Returns SQL for the newest rows of a table after the cursor. */
-function backwards(database: Database, source: Source, options: FindOptions): RawBuilder<unknown> {
+/** Returns SQL for all rows of a source, as `t`. */
+function rowsOf(database: Database, source: Source, options: FindFilter): RawBuilder<unknown> {
   const table = (name: string): RawBuilder<unknown> => sql.table(`${database.schema}.${name}`);
-  const wide = isWide(options) ? options.walkMax : Math.min(options.walkMax, options.limit + 1);
-  const end = sql`order by t.id desc limit ${wide}`;
-  const from = ids(options);
   switch (source) {
     case 'queue':
-      return sql`select ${columns(options)}, ${noNode} as node, ${waiting(database, options)} as status
-                 from ${table('queue')} t where ${from} ${end}`;
+      return sql`select ${columns(options)}, null::text as node, ${waiting(database, options)} as status from ${table('queue')} t`;
     case 'items':
       // columns by name: a viewer may not read all of them
       return sql`select t.*, w.lock_key as node,
@@ -171,17 +165,20 @@ function backwards(database: Database, source: Source, options: FindOptions): Ra
                  from (select i.id, i.lock_key from ${table('work_item')} i offset 0) w
                  cross join lateral (
                    select ${columns(options)} from ${table('queue')} t
-                   where t.id = w.id offset 0) t
-                 where ${from} ${end}`;
+                   where t.id = w.id offset 0) t`;
     case 'dead_letter':
-      return sql`select ${columns(options)}, t.node, 'dead' as status
-                 from ${table('dead_letter')} t where ${from} ${end}`;
+      return sql`select ${columns(options)}, t.node, 'dead' as status from ${table('dead_letter')} t`;
     case 'history':
-      return sql`select ${columns(options)}, t.node, t.outcome as status
-                 from ${table('history')} t where ${from} ${end}`;
+      return sql`select ${columns(options)}, t.node, t.outcome as status from ${table('history')} t`;
     default:
       return unreachable(source);
   }
+}
+
+/** Returns SQL for the newest rows of a table after the cursor. */
+function backwards(database: Database, source: Source, options: FindOptions): RawBuilder<unknown> {
+  const max = isWide(options) ? options.walkMax : Math.min(options.walkMax, options.limit + 1);
+  return sql`${rowsOf(database, source, options)} where ${ids(options)} order by t.id desc limit ${max}`;
 }
 
 /** Returns SQL for the columns that every source has, by name: a viewer may not read all of them. */
@@ -207,40 +204,21 @@ function straightTo(
   source: Source,
   options: FindOptions,
 ): RawBuilder<unknown> | undefined {
-  if (options.flow !== undefined) return ofFlow(database, source, options);
-  if (source !== 'queue') return undefined;
+  const rows = rowsOf(database, source, options);
+  // by the indexes on flow and step; work items are few, and walked
+  if (options.flow !== undefined && source !== 'items')
+    return sql`${rows} where ${isOfFlow(database, options)} limit ${straightMax(options)}`;
+  if (options.flow !== undefined || source !== 'queue') return undefined;
   const { status, key, queue, walkMax } = options;
-  const jobs = sql.table(`${database.schema}.queue`);
-  const all = sql`${columns(options)}, ${noNode} as node, ${waiting(database, options)} as status`;
-  if (status === 'delayed') {
-    return sql`select ${all} from ${jobs} t where t.run_after is not null order by t.run_after limit ${walkMax}`;
-  }
+  if (status === 'delayed')
+    return sql`${rows} where t.run_after is not null order by t.run_after limit ${walkMax}`;
   if (status !== 'pending' || key === undefined) return undefined;
   // a queue without such a job is a row of nulls: it counts as read, so that the queues are bounded, too
   return sql`select l.* from (${queue === undefined ? waitingQueues(database) : sql`select ${queue}::text as queue`}) n
     left join lateral (
-      select ${all} from ${jobs} t
-      where t.run_after is null and t.queue = n.queue and t.key = ${key}
+      ${rows} where t.run_after is null and t.queue = n.queue and t.key = ${key}
       order by t.queue, t.key, t.priority, t.seq limit ${walkMax}) l on true
     limit ${walkMax}`;
-}
-
-/** Returns SQL for the rows of a flow, by the indexes on flow and step. Work items are few, and walked. */
-function ofFlow(database: Database, source: Source, options: FindOptions): RawBuilder<unknown> | undefined {
-  const table = sql.table(`${database.schema}.${source}`);
-  const end = sql`where ${isOfFlow(database, options)} limit ${straightMax(options)}`;
-  switch (source) {
-    case 'items':
-      return undefined;
-    case 'queue':
-      return sql`select ${columns(options)}, ${noNode} as node, ${waiting(database, options)} as status from ${table} t ${end}`;
-    case 'dead_letter':
-      return sql`select ${columns(options)}, t.node, 'dead' as status from ${table} t ${end}`;
-    case 'history':
-      return sql`select ${columns(options)}, t.node, t.outcome as status from ${table} t ${end}`;
-    default:
-      return unreachable(source);
-  }
 }
 
 /** Returns the condition that a job is of the filter's flow and step. */
