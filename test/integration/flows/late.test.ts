@@ -29,12 +29,9 @@ test('a flow whose start commits after the leader has looked for it ends, though
   } finally {
     client.release();
   }
-  const state = await until(
-    'the flow to end',
-    async () => {
-      const [row] = await own.sql('select state from pgqueue.flow where id = $1', [id]);
-      return row?.state !== 'open' && String(row?.state);
-    },
-  );
+  const state = await until('the flow to end', async () => {
+    const [row] = await own.sql('select state from pgqueue.flow where id = $1', [id]);
+    return row?.state !== 'open' && String(row?.state);
+  });
   expect(state).toBe('done');
 });

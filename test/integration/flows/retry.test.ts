@@ -255,9 +255,9 @@ test('a cancelled job that begins anew leaves none of the jobs that it had waite
   const children = randomUUID();
   const steps = [{ name: 'children', jobs: [{ id: randomUUID(), task: 'hello' }] }];
   const own = JSON.stringify({ id: children, name: 'hello: children', steps });
-  expect(
-    await ground.one('select pgqueue.suspend_job($1, $2, null, $3)', [job, claimed?.token, own]),
-  ).toBe('suspended');
+  expect(await ground.one('select pgqueue.suspend_job($1, $2, null, $3)', [job, claimed?.token, own])).toBe(
+    'suspended',
+  );
   await waiting.cancel();
   expect(await waiting.states()).toBe('cancelled: cancelled');
   // before the leader's walk has found that nobody waits for the children any more

@@ -75,9 +75,7 @@ test('a tenant that one installation serves gets less of the other, and its half
   await enqueue(1, 'globex', 9_000);
   const first = await serve(0, () => {});
   const second = await serve(1, () => {});
-  await expect
-    .poll(() => first.length > 100 && partOf(second, 'globex'))
-    .toBeGreaterThan(0.8);
+  await expect.poll(() => first.length > 100 && partOf(second, 'globex')).toBeGreaterThan(0.8);
   const [use] = await nth(several.databases, 1).query<{ readonly uses: Record<string, readonly number[]> }>(
     'select uses from pgqueue.shared_use where installation = 1',
     [],

@@ -64,9 +64,7 @@ test('a transaction that the handler does not await fails the attempt, and leave
   returned.resolve();
   await quiet();
   expect(await effects()).toEqual([]);
-  await expect
-    .poll(() => worker.of('job.settled'))
-    .toMatchObject([{ verdict: 'retry', error: { message } }]);
+  await expect.poll(() => worker.of('job.settled')).toMatchObject([{ verdict: 'retry', error: { message } }]);
   await expect.poll(() => caught).toMatchObject([{ message }]);
   await bench.sql('update pgqueue.queue set run_after = null');
   await bench.dispatch();
