@@ -1,13 +1,14 @@
+import dns from 'node:dns';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createOperator, migrate } from '@pgqueue/postgres';
-import { channelName, createHints, openDatabase, startListener } from '@pgqueue/postgres/internal';
+import { channelName, createHints, openDatabase, openLone, startListener } from '@pgqueue/postgres/internal';
 import type { Executor } from '@pgqueue/postgres';
 import type { Listener } from '@pgqueue/postgres/internal';
 import pg from 'pg';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { useDatabase } from '../../support/database.ts';
 import { until } from '../scheduler/support.ts';
 
@@ -42,6 +43,29 @@ test('a database that is closed has no connection left, so that its server can s
     expect(await terminate('closes')).toBe(0);
   }
   expect(errors).toEqual([]);
+});
+
+test('an address of several that all refuse is told with each of them', async () => {
+  const { lookup } = dns;
+  onTestFinished(() => void (dns.lookup = lookup));
+  const addresses = ['127.0.0.1', '127.0.0.2'].map((address) => ({ address, family: 4 }));
+  dns.lookup = ((_host: string, _options: unknown, tell: (error: null, found: unknown) => void) =>
+    tell(null, addresses)) as typeof lookup;
+  const at = { connectionString: 'postgres://several.example:1/none', schema: 'pgqueue', applicationName: 'a' };
+  const told = expect.objectContaining({
+    message: 'connect ECONNREFUSED 127.0.0.1:1; connect ECONNREFUSED 127.0.0.2:1',
+  }) as unknown;
+  const database = openDatabase(at);
+  const lone = openLone({ ...at, queryTimeoutMs: 30_000 });
+  const failed = Promise.withResolvers<unknown>();
+  const listener = startListener({ ...at, channels: [], onHint: () => {}, onError: failed.resolve });
+  const errors = [
+    database.query('select 1', []),
+    database.transaction((client) => client.query('select 1')),
+    lone.query('select 1', []),
+  ].map((one: Promise<unknown>) => one.catch((error: unknown) => error));
+  expect(await Promise.all([...errors, failed.promise])).toEqual([told, told, told, told]);
+  await Promise.all([database.close(), listener.stop()]);
 });
 
 test('a Unix socket is named as the driver takes it', async () => {

@@ -3,6 +3,7 @@ import { PgQueueError } from '@pgqueue/core';
 import { quietly, within } from '@pgqueue/core/internal';
 import { Kysely, PostgresDialect } from 'kysely';
 import pg from 'pg';
+import { connected } from './connected.ts';
 import { copyIn } from './copy.ts';
 import { destroyClient } from './destroy-client.ts';
 import { applicationName } from './application-name.ts';
@@ -248,7 +249,7 @@ async function inTransaction<Result>(
   pool: pg.Pool,
   work: (client: pg.PoolClient) => Promise<Result>,
 ): Promise<Result> {
-  const client = await pool.connect();
+  const client = await connected(pool.connect());
   let broken: Error | undefined;
   const onError = (error: Error): void => {
     broken = error; // also in a given pool: without a listener the error would end the process

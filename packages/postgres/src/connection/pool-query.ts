@@ -1,4 +1,5 @@
 import type pg from 'pg';
+import { connected } from './connected.ts';
 
 /**
  * Runs `work` on a connection of the pool. If `work` fails, or the connection breaks meanwhile, the
@@ -9,7 +10,7 @@ export async function withClient<Result>(
   pool: pg.Pool,
   work: (client: pg.PoolClient) => Promise<Result>,
 ): Promise<Result> {
-  const client = await pool.connect();
+  const client = await connected(pool.connect());
   let broken: Error | undefined;
   const onError = (error: Error): void => {
     broken = error;

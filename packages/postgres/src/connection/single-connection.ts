@@ -1,5 +1,6 @@
 import pg from 'pg';
 import { applicationName } from './application-name.ts';
+import { connected } from './connected.ts';
 import { destroyClient } from './destroy-client.ts';
 import { createSessionDefaults } from './session-defaults.ts';
 import type { Target } from './target.ts';
@@ -63,7 +64,7 @@ export function openLone(options: LoneOptions): Lone {
     });
     client.on('error', () => broken(client));
     client.on('end', () => broken(client));
-    return { client, connected: client.connect() };
+    return { client, connected: connected(client.connect()) };
   };
   const using = async <Result>(work: (client: pg.Client) => Result): Promise<Awaited<Result>> => {
     const { client, connected } = (current ??= connect());

@@ -1,6 +1,7 @@
 import { retryPauseMs, startLoop, within } from '@pgqueue/core/internal';
 import pg from 'pg';
 import { applicationName as shown } from '../connection/application-name.ts';
+import { connected } from '../connection/connected.ts';
 import { destroyClient } from '../connection/destroy-client.ts';
 
 /** Connection, channels and callbacks of a listener. */
@@ -42,7 +43,7 @@ export function startListener(options: ListenerOptions): Listener {
     client.on('error', failed);
     client.on('end', () => failed(new Error('the LISTEN connection ended')));
     client.on('notification', ({ channel, payload }) => onHint(channel, payload ?? ''));
-    await client.connect();
+    await connected(client.connect());
     for (const channel of channels) await client.query(`listen ${pg.escapeIdentifier(channel)}`);
     for (const channel of channels) onHint(channel, '');
   };
