@@ -1,10 +1,15 @@
 import { spawnSync } from 'node:child_process';
 import { appendFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+
+const root = fileURLToPath(new URL('../..', import.meta.url));
 
 /** Debian's own, which has the libraries; another one in PATH has not. */
 export const python = '/usr/bin/python3';
 
 const probes = {
+  // in a clone: an archive of the sources has no list of files
+  git: ['git', '-C', root, 'ls-files', '--error-unmatch', 'package.json'],
   psql: ['psql', '--version'],
   openssl: ['openssl', 'version'],
   pgbouncer: ['/usr/sbin/pgbouncer', '--version'],
