@@ -77,12 +77,14 @@ test('an installation that is silent keeps the first enqueue waiting for a momen
     await withOther(behind, async (other) => {
       await other.check();
       proxy.hold('to-server');
-      const beganAt = performance.now();
+      const tookMs: number[] = [];
       for (let n = 0; n < 10; n += 1) {
+        const beganAt = performance.now();
         const enqueued = await other.producer.enqueue(task, { n }, { id: randomUUID(), key: keyOf(1) });
+        tookMs.push(performance.now() - beganAt);
         expect(enqueued.outcome).toBe('enqueued');
       }
-      expect(performance.now() - beganAt).toBeLessThan(10_000); // each by itself would take 2 s
+      expect(tookMs.toSorted((a, b) => a - b)[5]).toBeLessThan(2_000); // each by itself would take 2 s
     });
   } finally {
     await proxy.close();

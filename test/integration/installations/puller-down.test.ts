@@ -46,10 +46,15 @@ describe('one that is down', () => {
     const [late] = await ready(2, 1);
     proxy.hold('to-client');
     const seen: string[] = [];
-    const begun = performance.now();
-    for (let n = 0; n < 5; n += 1) seen.push(...where(await puller.claim({ waitMs: 10_000 })));
+    const tookMs: number[] = [];
+    for (let n = 0; n < 5; n += 1) {
+      const begun = performance.now();
+      seen.push(...where(await puller.claim({ waitMs: 10_000 })));
+      tookMs.push(performance.now() - begun);
+    }
     expect(seen).toEqual(['one', 'one', 'one', 'one', 'one']);
-    expect(performance.now() - begun).toBeLessThan(4_500); // it was waited for once, for a second
+    // it was waited for once, for a second, and not by each
+    expect(tookMs.toSorted((a, b) => a - b)[2]).toBeLessThan(1_000);
     proxy.hold(undefined);
     const [job] = await puller.claim({ waitMs: 60_000 });
     expect(job).toMatchObject({ id: late, installation: 'two' });

@@ -80,3 +80,11 @@ export function usePulling(): Pulling {
 export function where(jobs: readonly RouterPulledJob[]): readonly string[] {
   return jobs.map(({ installation }) => installation);
 }
+
+/** Claims until there are so many jobs: an installation that is met late on a busy machine hands them out with a later claim. */
+export async function take(puller: RouterPuller, count: number): Promise<readonly RouterPulledJob[]> {
+  const jobs: RouterPulledJob[] = [];
+  while (jobs.length < count)
+    jobs.push(...(await puller.claim({ max: count - jobs.length, waitMs: 60_000 })));
+  return jobs;
+}
