@@ -51,7 +51,11 @@ test('an address of several that all refuse is told with each of them', async ()
   const addresses = ['127.0.0.1', '127.0.0.2'].map((address) => ({ address, family: 4 }));
   dns.lookup = ((_host: string, _options: unknown, tell: (error: null, found: unknown) => void) =>
     tell(null, addresses)) as typeof lookup;
-  const at = { connectionString: 'postgres://several.example:1/none', schema: 'pgqueue', applicationName: 'a' };
+  const at = {
+    connectionString: 'postgres://several.example:1/none',
+    schema: 'pgqueue',
+    applicationName: 'a',
+  };
   const told = expect.objectContaining({
     message: 'connect ECONNREFUSED 127.0.0.1:1; connect ECONNREFUSED 127.0.0.2:1',
   }) as unknown;
