@@ -32,7 +32,7 @@ afterAll(async () => {
 async function startDev(...options: readonly string[]): Promise<CliProcess> {
   const dev = startCli(['dev', '--json', ...options], { cwd: join(folder, 'sub') });
   started.push(dev);
-  await dev.says('"event":"ready"', 60_000); // it makes a database first
+  await dev.says('"event":"ready"'); // it makes a database first
   const { databaseUrl, data } = JSON.parse(dev.output().stdout);
   // beside the nearest package.json, not in the folder that it is called from
   expect(data).toBe(join(folder, 'node_modules/.cache/pgqueue-dev'));

@@ -189,7 +189,7 @@ describe('over several', () => {
       '--log-level',
       'debug',
     ]);
-    await server.says('"event":"ready"', 60_000);
+    await server.says('"event":"ready"');
     const { url } = JSON.parse(server.output().stdout) as { readonly url: string };
     const read = async (path: string): Promise<unknown> => (await fetch(`${url}${path}`)).json();
     expect(await read('api/installations')).toMatchObject({

@@ -45,7 +45,7 @@ test('pgqueue dashboard says where it is, and asks for name and token', async ()
     ],
     {},
   );
-  await server.says('"event":"ready"', 60_000);
+  await server.says('"event":"ready"');
   const { url } = JSON.parse(server.output().stdout) as { url: string };
   const ask = async (authorization?: string): Promise<Response> =>
     fetch(`${url}api/session`, authorization === undefined ? {} : { headers: { authorization } });
@@ -93,7 +93,7 @@ test('with --api it serves programs, whose jobs are of the tasks of a module', a
     '--tasks',
     'test/support/modules/cli-tasks.ts',
   ]);
-  await server.says('"event":"ready"', 60_000);
+  await server.says('"event":"ready"');
   const { url } = JSON.parse(server.output().stdout) as { url: string };
   const ask = (path: string, body?: object): Promise<Response> =>
     fetch(`${url}api/${path}`, {
