@@ -3,7 +3,7 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { createFaults } from './faults.ts';
 import type { Preparing } from './prepare.ts';
 import { createPreparing } from './prepare.ts';
-import { aWhole } from '../testing/planning.ts';
+import { aWhole, patientMs } from '../testing/planning.ts';
 
 beforeEach(() => vi.useFakeTimers());
 afterEach(() => vi.useRealTimers());
@@ -19,7 +19,7 @@ interface Prepares {
 function prepares(
   fetch: Preparation['fetch'],
   {
-    budgetMs = 150,
+    budgetMs = patientMs,
     leading,
     ...options
   }: Partial<Preparation> & {
