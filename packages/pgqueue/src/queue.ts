@@ -198,8 +198,6 @@ export function createQueue(options: QueueOptions): Queue {
       .then(() => joint?.close())
       .then(ended.resolve));
   const start = async (): Promise<void> => {
-    if (stopping !== undefined)
-      throw new PgQueueError('configuration', 'this queue was stopped; make another one');
     try {
       await joint?.start(); // probes are answered while the schema is migrated
       if (migrates) await migrate(place);
@@ -220,7 +218,13 @@ export function createQueue(options: QueueOptions): Queue {
     get leads() {
       return scheduler.leads;
     },
-    start: () => (starting ??= start()),
+    start: () => {
+      if (stopping === undefined) return (starting ??= start());
+      // a start that failed has stopped the queue, and says again why
+      return (starting ?? Promise.resolve()).then(() => {
+        throw new PgQueueError('configuration', 'this queue was stopped; make another one');
+      });
+    },
     stop,
     leave: async () => worker?.leave(),
     ended: ended.promise,

@@ -104,4 +104,8 @@ test('a start that fails leaves nothing behind, and a queue that was stopped sta
   const stopped = open();
   await stopped.stop();
   await expect(stopped.start()).rejects.toThrow('this queue was stopped; make another one');
+  const ran = open({ tasks: greeting().tasks });
+  await ran.start();
+  await ran.stop();
+  await expect(ran.start()).rejects.toThrow('this queue was stopped; make another one');
 });
