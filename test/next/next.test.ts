@@ -115,3 +115,8 @@ describe('the guide’s route handler in a Next application that is built and st
     leaving.abort();
   });
 });
+
+test('an application that bundles pgqueue builds, runs a queue, and is told what the bundle can not do', async () => {
+  const response = await fetch(`${url}/hello`, { method: 'POST' });
+  expect(await response.json()).toEqual({ result: 4, apart: 'configuration' });
+});

@@ -6,8 +6,30 @@ import type { Tarball } from '../packed/tarballs.ts';
 import { root } from '../packed/tarballs.ts';
 
 /** Versions that the test installs beside our tarballs. */
-const versions = { next: '16.4.6', react: '19.3.1', 'react-dom': '19.3.1' } as const;
+const versions = { next: '16.4.6', zod: '4.6.7', react: '19.3.1', 'react-dom': '19.3.1' } as const;
 const route = 'app/admin/queue/[[...path]]';
+
+/** A route handler that runs a whole queue, whose packages Next puts into its bundle. */
+const queueRoute = `
+import { createQueue, defineTask, implement, isolated } from 'pgqueue';
+import { z } from 'zod';
+
+const hello = defineTask({ name: 'hello', payload: z.object({ name: z.string() }) });
+
+export async function POST() {
+  const connectionString = process.env.DATABASE_URL;
+  const queue = createQueue({ connectionString, tasks: [implement(hello, ({ name }) => name.length)] });
+  await queue.start();
+  const result = await queue.result(await queue.enqueue(hello, { name: 'Next' }));
+  await queue.stop();
+  const apart = [implement(hello, isolated(new URL('file:///heavy.js')))];
+  try {
+    createQueue({ connectionString, tasks: apart });
+  } catch ({ code }) {
+    return Response.json({ result, apart: code });
+  }
+}
+`;
 
 /**
  * Writes a Next application with the route handler of docs/guides/dashboard.md. Strips TypeScript, because
@@ -31,6 +53,8 @@ export function writeProject(project: string, tarballs: readonly Tarball[]): voi
     'export default ({ children }) => <html lang="en"><body>{children}</body></html>;\n',
   );
   write('app/page.js', 'export default () => <p>an application</p>;\n');
+  mkdirSync(join(project, 'app/hello'), { recursive: true });
+  write('app/hello/route.js', queueRoute);
   write('next.config.mjs', "export default { serverExternalPackages: ['@pgqueue/dashboard', 'pg'] };\n");
   const ours = tarballs.map(({ name, file }) => [name, `file:${file}`] as const);
   const manifest = {

@@ -10,6 +10,7 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
+import { parseSync, Visitor } from 'oxc-parser';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { catalogEntries } from '../../scripts/check-dependencies.mjs';
 import { useDatabase } from '../support/database.ts';
@@ -39,6 +40,20 @@ function tarballOf(name: string): Tarball {
   const found = tarballs.find((tarball) => tarball.name === nameOf(name));
   if (found === undefined) throw new Error(`no tarball of ${name}`);
   return found;
+}
+
+/** Returns the files that a module names by `new URL('./…', import.meta.url)`, the form that bundlers look for. */
+function filesByUrl(module: string): string[] {
+  const named: string[] = [];
+  const visitor = new Visitor({
+    NewExpression: ({ callee, arguments: [path, base] }) => {
+      if (callee.type !== 'Identifier' || callee.name !== 'URL' || path?.type !== 'Literal') return;
+      if (base?.type !== 'MemberExpression' || base.object.type !== 'MetaProperty') return;
+      named.push(join(dirname(module), String(path.value)));
+    },
+  });
+  visitor.visit(parseSync(module, readFileSync(module, 'utf8')).program);
+  return named;
 }
 
 describe.each(packages)('the tarball of %s', (name) => {
@@ -72,6 +87,15 @@ describe.each(packages)('the tarball of %s', (name) => {
         return named.map((source) => join(unpacked, dirname(file), source));
       })
       .filter((source) => !existsSync(source));
+    expect(lost).toEqual([]);
+  });
+
+  test('names no file by a URL that is not there: webpack and Next.js look for them all', () => {
+    const { files, folder: unpacked } = tarballOf(name);
+    const lost = files
+      .filter((file) => /^dist\/(?!web\/).*\.js$/.test(file))
+      .flatMap((file) => filesByUrl(join(unpacked, file)))
+      .filter((file) => !existsSync(file));
     expect(lost).toEqual([]);
   });
 

@@ -45,11 +45,12 @@ interface ProcessOfPool {
 export function childModule(): URL | undefined {
   const here = import.meta.url as string | undefined; // undefined in a bundle that is CommonJS
   if (here === undefined) return undefined;
-  // Two literals: bundlers that look for such files find the one that exists.
+  // A literal for the built file alone: webpack and Next.js look for the file of every such literal, and fail without it.
   const child = here.endsWith('.ts')
-    ? new URL('./child.ts', import.meta.url)
+    ? new URL(here.replace(/[^/]+$/, 'child.ts'))
     : new URL('./child.js', import.meta.url);
-  return existsSync(child) ? child : undefined;
+  // They copy it under another name, without what it imports.
+  return /\/child\.[jt]s$/.test(child.pathname) && existsSync(child) ? child : undefined;
 }
 
 export function openPool({ memoryMb }: IsolatedOptions): ChildPool {

@@ -119,8 +119,9 @@ function startThread(parts: ThreadParts): Worker {
   const workerData: ThreadData = { ...connectionOf(parts), node, ...clocks, shared: parts.marks.buffer };
   const options = { workerData, name: 'pgqueue heartbeat' };
   if (typeof heartbeatThread !== 'boolean') return new Worker(heartbeatThread, options);
-  // Two literals: bundlers that look for such files find the one that exists.
-  return import.meta.url.endsWith('.ts')
-    ? new Worker(new URL('./heartbeat-thread.ts', import.meta.url), options)
+  const here = import.meta.url;
+  // A literal for the built file alone: webpack and Next.js look for the file of every such literal, and fail without it.
+  return here.endsWith('.ts')
+    ? new Worker(new URL(here.replace(/[^/]+$/, 'heartbeat-thread.ts')), options)
     : new Worker(new URL('./heartbeat-thread.js', import.meta.url), options);
 }
