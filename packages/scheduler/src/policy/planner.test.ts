@@ -220,6 +220,27 @@ describe('a policy whose', () => {
   });
 });
 
+test('explain says that no plan was made, until one is', () => {
+  let breaks = true;
+  const made = policy({ order: fifo() });
+  const plan: Policy['plan'] = (...given) => {
+    if (breaks) throw new Error('broken');
+    return made.plan(...given);
+  };
+  const { planner, dispatched } = plannerOf({ ...made, plan, fallback: { ...made, plan } });
+  const snapshot = aSnapshot();
+  const [lane] = snapshot.lanes;
+  const [job] = lane?.jobs ?? [];
+  if (lane === undefined || job === undefined) throw new Error('no job');
+  expect(dispatched(snapshot)).toEqual([]);
+  expect(planner.explain(snapshot, job, lane)?.holds).toMatchObject([
+    { gate: 'policy', message: saying(/the last plan failed, and so did its fallback/) },
+  ]);
+  breaks = false;
+  expect(dispatched(snapshot)).not.toEqual([]);
+  expect(planner.explain(snapshot, job, lane)?.holds).toEqual([]);
+});
+
 test('an event is reported once a second, however many ticks fail', () => {
   const { dispatched, events, planner, pass } = plannerOf(aWhole({ plan: () => [].reduce((_, one) => one) }));
   for (let tick = 0; tick < 10; tick += 1) dispatched();

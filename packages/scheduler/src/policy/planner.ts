@@ -1,5 +1,6 @@
 import type {
   Explanation,
+  Hold,
   Json,
   Leading,
   Needs,
@@ -104,6 +105,8 @@ interface Planning {
   readonly standard: Policy;
   /** True if `live` applies the standard gates itself. */
   readonly guarded: boolean;
+  /** True if neither `live` nor `instead` made the last plan. */
+  failed: boolean;
 }
 
 /** A plan waiting for `written` or `dropped`. */
@@ -154,11 +157,10 @@ export function createPlanner(options: PlannerOptions): Planner {
       faults.now(snapshot.nowMs);
       freezeSnapshot(snapshot, lanes);
       ({ lanes } = snapshot);
-      const byPolicy = live.plan(snapshot, state);
-      const plan = byPolicy ?? planning.instead.plan(snapshot, state) ?? nothing(state);
+      const { plan, byPolicy } = planBy(planning, snapshot, state);
       const busy = isBusy(plan, snapshot);
       const parts = plan.recall.length > 0 ? null : saving.due(plan.state, busy);
-      pending = { snapshot, plan, parts, busy, byPolicy: byPolicy !== undefined };
+      pending = { snapshot, plan, parts, busy, byPolicy };
       const { state: _, ...safe } = plan;
       return { ...safe, parts };
     },
@@ -228,6 +230,7 @@ function startPlanning(running: RunnerOptions): Planning {
     aside: asideOf(running),
     standard,
     guarded: isGuarded(policy),
+    failed: false,
   };
 }
 
@@ -241,6 +244,25 @@ function asideOf(running: RunnerOptions): Runner {
     hung: { add: here.add, avoids: (part, job) => hung.avoids(part, job) || here.avoids(part, job) },
     aside: true,
   });
+}
+
+/** Tells why a job waits after a plan of {@link nothing}, whatever else holds it. */
+const noPlan: Hold = {
+  gate: 'policy',
+  message: 'the last plan failed, and so did its fallback: see the status of the scheduler',
+  untilMs: null,
+};
+
+/** Makes a plan, by the policy, or by its fallback. */
+function planBy(
+  planning: Planning,
+  snapshot: Snapshot,
+  state: PolicyState,
+): Pick<Pending, 'plan' | 'byPolicy'> {
+  const byPolicy = planning.live.plan(snapshot, state);
+  const plan = byPolicy ?? planning.instead.plan(snapshot, state);
+  planning.failed = plan === undefined;
+  return { plan: plan ?? nothing(state), byPolicy: byPolicy !== undefined };
 }
 
 /** Returns an empty plan, for the case that both the policy and its fallback fail. */
@@ -273,7 +295,14 @@ function restoreBy(
   return guarded ? state : withLimits(state, standard.restore?.(saved) ?? {});
 }
 
-function explainBy({ live, instead, guarded }: Planning, asked: Asked): Explanation | null {
+function explainBy(planning: Planning, asked: Asked): Explanation | null {
+  const explained = rulesBy(planning, asked);
+  return planning.failed && explained !== null
+    ? { ...explained, holds: [noPlan, ...explained.holds] }
+    : explained;
+}
+
+function rulesBy({ live, instead, guarded }: Planning, asked: Asked): Explanation | null {
   const own = live.explain(asked);
   if (guarded && own !== undefined) return own;
   const limits = instead.explain(asked);
