@@ -59,6 +59,23 @@ describe('jobs are found', () => {
     });
   });
 
+  test('by their time of creation, and not those whose ids do not tell it', async () => {
+    await bench.sql(
+      `insert into $schema.queue (id, task, key)
+       select id::uuid, 'hello', 'dated' from unnest(array[
+         'e2a83907-6991-857d-9065-b0493ecd8d90', -- of an idempotency key
+         '00283907-6991-857d-9065-b0493ecd8d91', -- of another one
+         '6ba7b810-9dad-41d1-80b4-00c04fd430c8']) as id`,
+    );
+    const [own] = await bench.insert({ key: 'dated' });
+    const hourAgo = new Date(Date.now() - 3_600_000).toISOString();
+    expect(await found('key=dated')).toHaveLength(4);
+    for (const filter of ['', '&status=pending', `&until=2100-01-01T00:00:00.000Z`])
+      expect(await found(`key=dated&since=${hourAgo}${filter}`)).toEqual([own]);
+    expect(await found(`key=dated&until=${hourAgo}`)).toEqual([]);
+    await bench.sql(`delete from $schema.queue where key = 'dated'`);
+  });
+
   test('page by page, none twice and none missed', async () => {
     const seen: string[] = [];
     let after = '';

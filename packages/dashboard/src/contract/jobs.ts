@@ -10,7 +10,7 @@ export interface JobFilter {
   readonly flow?: string;
   /** Name of a step of that flow; needs `flow`. */
   readonly step?: string;
-  /** Created at this time or later, according to their ids (UUID v7). */
+  /** Created at this time or later, according to their ids; those that are no UUID v7 don't match. */
   readonly since?: Time;
   /** Created before this time. */
   readonly until?: Time;

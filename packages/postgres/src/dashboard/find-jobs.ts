@@ -14,7 +14,7 @@ export interface FindFilter {
   readonly queue?: string;
   readonly task?: string;
   readonly key?: string;
-  /** Created from `since` on and before `until`, as the ids (UUID v7) tell it. */
+  /** Created from `since` on and before `until`, as the ids tell it: only UUID v7 do, so jobs with others never match. */
   readonly since?: Date;
   readonly until?: Date;
   /** Text in the message of its last error, in any case. */
@@ -252,11 +252,17 @@ function isWide({ status, queue, task, key, error, field, node, flow }: FindFilt
   );
 }
 
+/** Time by which a producer's clock may be ahead of this one. */
+const aheadMs = 86_400_000;
+
 function ids({ after, since, until }: FindOptions): RawBuilder<boolean> {
+  const isDated = since !== undefined || until !== undefined;
   const parts = [
     ...(after === undefined ? [] : [sql`t.id < ${after}::uuid`]),
     ...(since === undefined ? [] : [sql`t.id >= ${firstIdOf(since)}::uuid`]),
-    ...(until === undefined ? [] : [sql`t.id < ${firstIdOf(until)}::uuid`]),
+    // bounded above, too: ids of other versions, made of digests, may be anywhere
+    ...(isDated ? [sql`t.id < ${firstIdOf(until ?? new Date(Date.now() + aheadMs))}::uuid`] : []),
+    ...(isDated ? [sql`substr(t.id::text, 15, 1) = '7'`] : []),
   ];
   return parts.length === 0 ? sql<boolean>`true` : sql<boolean>`${sql.join(parts, sql` and `)}`;
 }

@@ -4,6 +4,7 @@ import type { Given } from '../../ui/lists/filters.tsx';
 import { localTime, viewersZone } from '../../format/times.ts';
 import { useNow } from '../../ui/clock.ts';
 import { IconChevronDown } from '../../ui/icons.ts';
+import { Faint } from '../../ui/text.tsx';
 
 interface TimeRangeProps {
   readonly since: string | undefined;
@@ -51,6 +52,7 @@ export function TimeRange({ since, until, set }: TimeRangeProps): ReactNode {
               Any time
             </Button>
           </Group>
+          <Faint>Jobs whose ids are no UUID v7 don’t tell when, and are left out.</Faint>
           <TimeField label="From" value={since} onChange={(time) => set({ since: time })} />
           <TimeField label="Before" value={until} onChange={(time) => set({ until: time })} />
         </Stack>
