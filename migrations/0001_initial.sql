@@ -1354,8 +1354,11 @@ begin
   if cardinality(v_flows) > 0 then
     v_put := advance_locked(v_flows, array(select distinct d from unnest(v_due) d where d = any (v_flows)), false);
   end if;
-  -- tallies of flows that are gone
-  delete from flow_tally t where t.flow = any (v_asked) and (select f.id from flow f where f.id = t.flow) is null;
+  -- what is left by jobs of flows that are gone: dead ones may be put back long after
+  with gone as (
+    delete from flow_tally t where t.flow = any (v_asked) and (select f.id from flow f where f.id = t.flow) is null returning t.flow
+  )
+  delete from flow_result r using gone g where r.flow = any (array[g.flow]);
   v_walk := array(select f.id from flow f where f.id = any (v_walk) order by f.id for update skip locked);
   -- a flow that only a job waited for goes when the job has ended for good (trim_flows)
   perform stop_flow(f.id, 'the job that waited for it has ended')

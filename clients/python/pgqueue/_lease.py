@@ -205,7 +205,7 @@ def step_named(steps: list[list[Any]], name: str) -> list[Any]:
     why = (
         f'the step of this job needs no step "{name}", but {names}'
         if steps
-        else "this job is in no flow, or its step needs no other"
+        else "this job is in no flow, its step needs no other, or its flow ended more than seven days ago"
     )
     raise PgQueueError("not_found", f"ctx.needs[{name!r}]: {why}", {"need": name})
 

@@ -247,6 +247,19 @@ test('a job that expired is back as it was, without its end', async () => {
   ]);
 });
 
+test('a dead job that is put back after its flow is gone leaves nothing behind', async () => {
+  const flow = await start([{}]);
+  await flow.end(0, 'dead');
+  expect(await flow.states()).toBe('failed: failed');
+  await ground.sql("select pgqueue.trim_flows('0 s')");
+  await ground.sql('select pgqueue.redrive(array(select id from pgqueue.dead_letter))');
+  await flow.end(0, 'dead');
+  expect(await ground.sql('select outcome from pgqueue.flow_result')).toEqual([{ outcome: 'dead' }]);
+  await advanceFlows(ground.database, ground.leader(), { from: 0, max: 500, walk: null });
+  expect(await ground.sql('select flow from pgqueue.flow_result')).toEqual([]);
+  expect(await ground.sql('select flow from pgqueue.flow_tally')).toEqual([]);
+});
+
 test('a cancelled job that begins anew leaves none of the jobs that it had waited for', async () => {
   const waiting = await start([{}]);
   const job = String(await ground.one('select id from pgqueue.queue where flow = $1', [waiting.id]));

@@ -34,7 +34,7 @@ export function neededStep(steps: readonly NeededStep[], need: string): NeededSt
   throw new PgQueueError(
     'not_found',
     steps.length === 0
-      ? `ctx.needs.${need}: this job is in no flow, or its step needs no other: enqueue it as a step of a flow, with needs: ['${need}']`
+      ? `ctx.needs.${need}: this job is in no flow, its step needs no other, or its flow ended more than seven days ago: enqueue it as a step of a flow, with needs: ['${need}']`
       : `ctx.needs.${need}: the step of this job needs no step "${need}", but ${steps.map((step) => JSON.stringify(step.name)).join(', ')}`,
     { data: { need, steps: steps.map((step) => step.name) } },
   );
