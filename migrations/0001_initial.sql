@@ -2060,7 +2060,8 @@ begin
   delete from history h where h.flow = p_flow and h.step = any (p_steps) and h.id = any (v_back) and h.outcome in ('cancelled', 'expired');
   perform forget_signals(v_back, 'waiting');
   perform stop_flow(w.id, 'the job that waited for it begins anew')
-  from unnest(v_back) as b (id) cross join lateral (select f.id from flow f where f.waiter = b.id and f.state = 'open') w;
+  from unnest(v_back) as b (id) cross join lateral (select f.id, f.state from flow f where f.waiter = b.id for update) w
+  where w.state = 'open';
   return coalesce(cardinality(v_back), 0);
 end
 $$;
