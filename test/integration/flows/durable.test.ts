@@ -197,20 +197,6 @@ describe('ctx.sleep', () => {
     expect(began).toBe(3);
   });
 
-  test.each([
-    ['ctx.sleep', (ctx: JobContext) => ctx.sleep('a while', '1h')],
-    ['ctx.waitForSignal', (ctx: JobContext) => ctx.waitForSignal('ok')],
-  ])('or another wait that is not awaited fails the attempt: %s', async (call, wait) => {
-    const { id } = await started((ctx) => {
-      if (ctx.job.tries > 0) return 'awaited';
-      wait(ctx).catch(() => {});
-      return 'too early';
-    });
-    expect(await bench.resultOf(id)).toBe('awaited');
-    const message = expect.stringContaining(`${call} was not awaited`) as string;
-    expect(await bench.job(id)).toMatchObject({ tries: 1, errors: [{ message }] });
-  });
-
   test('whose reply is lost is a sleep', async () => {
     const { id, worker } = await started(
       async (ctx) => {

@@ -39,7 +39,7 @@ export function durablePort(
         ),
       ),
     sleep: (name, ms) =>
-      waiting(attempt, 'ctx.sleep', async () => {
+      memo.inTurn(async () => {
         const kept = memo.entry(name);
         if (kept?.kind === 'sleep' && kept.untilMs <= memo.seenMs) return;
         memo.seenMs = (await whileHeld([attempt], () => readClock(database)))?.given ?? memo.seenMs;
@@ -48,6 +48,7 @@ export function durablePort(
         const delayMs = untilMs - memo.seenMs;
         if (delayMs <= 0) return;
         await suspend(parts, attempt, {
+          by: 'ctx.sleep',
           wait: name,
           ask: async (repeat) => {
             const snooze = { ...idOf(attempt), outcome: 'snooze', delayMs, data: null } as const;
@@ -57,7 +58,7 @@ export function durablePort(
         });
       }),
     wait: (name, entry, flow) =>
-      waiting(attempt, entry.kind === 'all' ? 'ctx.all' : 'ctx.waitForSignal', async () => {
+      memo.inTurn(async () => {
         if (entry.over === true) return;
         const checkpoint = encodedCheckpoint(codec, attempt.job, memo.textWith({ entry: [name, entry] }));
         const [first] = flow.steps;
@@ -67,7 +68,8 @@ export function durablePort(
             const steps = flow.steps.map((step) => (step === first ? { ...step, jobs } : step));
             return suspendJob(database, attempt.lease, { checkpoint, flow: { ...flow, steps }, repeat });
           });
-        await suspend(parts, attempt, { wait: name, ask, onSuspended: () => parts.onAdded(rows) });
+        const by = entry.kind === 'all' ? 'ctx.all' : 'ctx.waitForSignal';
+        await suspend(parts, attempt, { by, wait: name, ask, onSuspended: () => parts.onAdded(rows) });
         memo.set(name, { ...entry, over: true });
       }),
     waitedPage: async (flow, place, signal) => {
@@ -86,24 +88,8 @@ function idOf({ job: { id, token }, waitedMs }: Attempt): {
   return { id, token, waitedMs };
 }
 
-/** Runs a wait in its turn, and records it with its attempt from the start: a handler must not return before its end. */
-async function waiting(
-  attempt: Attempt,
-  by: OpenTransaction['by'],
-  work: () => Promise<void>,
-): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  const open: OpenTransaction = { by, ended: promise };
-  attempt.opened(open);
-  try {
-    await attempt.memo.inTurn(work);
-  } finally {
-    attempt.closed(open);
-    resolve();
-  }
-}
-
 interface Suspending {
+  readonly by: OpenTransaction['by'];
   readonly wait: string;
   /** Suspends the job. `repeat`: the reply of an earlier try may have been lost. */
   readonly ask: (repeat: boolean) => Promise<Suspension>;
@@ -118,6 +104,9 @@ interface Suspending {
  */
 async function suspend(parts: LeaseParts, attempt: Attempt, suspending: Suspending): Promise<void> {
   throwOver([attempt]);
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const open: OpenTransaction = { by: suspending.by, ended: promise };
+  attempt.opened(open);
   try {
     await ownRows([attempt]);
     if (!attempt.beginCommit()) throw overError([attempt]);
@@ -151,5 +140,8 @@ async function suspend(parts: LeaseParts, attempt: Attempt, suspending: Suspendi
   } catch (error) {
     attempt.abandonCommit();
     throw error;
+  } finally {
+    attempt.closed(open);
+    resolve();
   }
 }
