@@ -187,7 +187,13 @@ test('what the command changes is in the audit, too', async () => {
   expect(
     await bench.sql('select via, action, target, details, result from $schema.audit order by n'),
   ).toEqual([
-    { via: 'cli', action: 'queue.set', target: 'mail', details: { paused: true }, result: {} },
+    {
+      via: 'cli',
+      action: 'queue.set',
+      target: 'mail',
+      details: { paused: true },
+      result: { isNew: true },
+    },
     {
       via: 'cli',
       action: 'jobs.cancel',
