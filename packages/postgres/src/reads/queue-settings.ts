@@ -202,21 +202,18 @@ export function settingProblems(queue: string, settings: QueueSettings): readonl
   return [...valueProblems(aName, queue, 'queue'), ...optionProblems(settings, shape)];
 }
 
+/** Returns the columns to change; one that is undefined stays as it is. */
 function columnsOf(settings: QueueSettings) {
-  const { paused, pool, retentionMs, concurrency, keyConcurrency, rate, keyRate, keyPending, weight } =
-    settingsToStore(settings);
+  const { retentionMs, keyConcurrency, rate, keyRate, keyPending, ...same } = settingsToStore(settings);
   return {
-    ...(paused === undefined ? {} : { paused }),
-    ...(pool === undefined ? {} : { pool }),
-    ...(retentionMs === undefined ? {} : { retention: `${retentionMs} milliseconds` }),
-    ...(concurrency === undefined ? {} : { concurrency }),
-    ...(keyConcurrency === undefined ? {} : { key_concurrency: keyConcurrency }),
-    ...(rate === undefined ? {} : { rate: rate?.perSecond ?? null, rate_burst: rate?.burst ?? null }),
-    ...(keyRate === undefined
-      ? {}
-      : { key_rate: keyRate?.perSecond ?? null, key_rate_burst: keyRate?.burst ?? null }),
-    ...(keyPending === undefined ? {} : { key_pending: keyPending }),
-    ...(weight === undefined ? {} : { weight }),
+    ...same,
+    retention: retentionMs === undefined ? undefined : `${retentionMs} milliseconds`,
+    key_concurrency: keyConcurrency,
+    key_pending: keyPending,
+    rate: rate === null ? null : rate?.perSecond,
+    rate_burst: rate === null ? null : rate?.burst,
+    key_rate: keyRate === null ? null : keyRate?.perSecond,
+    key_rate_burst: keyRate === null ? null : keyRate?.burst,
   };
 }
 
