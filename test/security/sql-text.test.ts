@@ -161,12 +161,12 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     leased: 'one of two constants beside it',
   },
   'postgres/src/reads/jobs.ts': {
+    'summaryColumns(schema)': 'columns, made of the schema’s name',
+    'sql.raw(summaryColumns(schema))': 'columns, made of the schema’s name',
+    'sql.table(`${schema}.job`)': 'quoted, and made of the schema’s name',
     "sql.raw(hasItem(schema, { id: 't.id' }))": 'made of the schema’s name and constants',
     home: 'one of three names in the code',
     column: 'one of two names in the code',
-  },
-  'postgres/src/reads/nodes.ts': {
-    'sql.table(`${schema}.work_queue`)': 'quoted, and made of the schema’s name',
   },
   'postgres/src/reads/queue-settings.ts': {
     settingsColumns: 'columns, a constant',

@@ -52,7 +52,7 @@ export interface DatabaseOptions {
 export interface Database extends Executor {
   readonly schema: string;
   readonly pool: pg.Pool;
-  /** Query builder for cold, filtered reads; its tables are those of the schema. */
+  /** Query builder for cold, filtered reads; it knows the tables and columns that they read. */
   readonly kysely: Kysely<Tables>;
   /**
    * Runs `work` in one READ COMMITTED transaction. Commits and returns its result; rolls back if it throws.

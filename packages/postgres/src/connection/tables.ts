@@ -1,8 +1,6 @@
-import type { Attributes, Backoff, ErrorData, JobStatus, TraceContext } from '@pgqueue/core';
+import type { Attributes, ErrorData } from '@pgqueue/core';
 import type { ColumnType, Generated } from 'kysely';
 
-/** A bigint. `pg` reads it as text unless told otherwise, so statements cast it where they need a number. */
-type BigInt8 = ColumnType<string, never, never>;
 type Stored<Value> = ColumnType<Value, Value | undefined, Value>;
 
 /** One attempt's error, as stored in `errors`. */
@@ -24,30 +22,10 @@ export interface AttemptError {
 /** A waiting, ready or running job; it leaves the table when it ends. */
 export interface QueueTable {
   id: Stored<string>;
-  seq: BigInt8;
   queue: Stored<string>;
   task: string;
   key: Stored<string>;
-  priority: Stored<number>;
-  attributes: Stored<Attributes>;
-  tries: Generated<number>;
-  max_tries: Stored<number>;
-  crashes: Generated<number>;
-  max_crashes: Stored<number>;
   run_after: Date | null;
-  expires_at: Date | null;
-  created: Generated<Date>;
-  timeout: unknown;
-  unique_key: string | null;
-  payload: Stored<unknown>;
-  payload_version: Stored<number>;
-  retry: Backoff | null;
-  trace: TraceContext | null;
-  errors: AttemptError[] | null;
-  last_token: string | null;
-  checkpoint: unknown;
-  /** Changed while it waited, or returned to waiting. */
-  moved: Generated<boolean | null>;
   /** The flow that it belongs to, and the number of its step. */
   flow: string | null;
   step: number | null;
@@ -56,19 +34,7 @@ export interface QueueTable {
 /** A job that has a work item, with its lease. A job in a batch has the lease of its batch. */
 export interface WorkItemView {
   id: string;
-  position: BigInt8;
-  version: number;
-  pool: string;
-  task: string;
   lock_key: string | null;
-  lock_token: string | null;
-  lock_timeout: Date | null;
-  started: Date | null;
-  cancelled: Date | null;
-  progress: unknown;
-  dispatched: Generated<Date | null>;
-  together: string | null;
-  suspect: Generated<boolean>;
 }
 
 /** A job that ended as done, cancelled or expired; partitioned by `finished`. */
@@ -80,23 +46,13 @@ export interface HistoryTable {
   priority: number;
   outcome: 'done' | 'cancelled' | 'expired';
   tries: number;
-  crashes: number;
   created: Date;
   started: Date | null;
   finished: Date;
   payload_version: number;
-  node: string | null;
-  token: string | null;
-  unique_key: string | null;
   attributes: Attributes;
-  payload: unknown;
-  result: unknown;
-  errors: AttemptError[] | null;
-  trace: TraceContext | null;
   flow: string | null;
   step: number | null;
-  /** Timeout, tries and retry policy of a cancelled or expired job of a flow. */
-  settings: unknown;
 }
 
 /** A job that will not run again by itself, with the error of every attempt. */
@@ -105,23 +61,13 @@ export interface DeadLetterTable {
   queue: string;
   task: string;
   key: string;
-  priority: number;
   reason: 'max_tries' | 'crash_limit' | 'gave_up';
   tries: number;
-  max_tries: number;
   crashes: number;
-  max_crashes: number;
   created: Date;
   died: Date;
-  timeout: unknown;
-  payload_version: number;
   node: string | null;
-  token: string | null;
   unique_key: string | null;
-  attributes: Attributes;
-  payload: unknown;
-  retry: Backoff | null;
-  trace: TraceContext | null;
   errors: AttemptError[];
   flow: string | null;
   step: number | null;
@@ -144,22 +90,6 @@ export type NodeTasks = Readonly<
   >
 >;
 
-/** A worker node: its present or last incarnation. */
-export interface NodeTable {
-  id: string;
-  incarnation: string;
-  state: 'alive' | 'draining' | 'left' | 'lost';
-  pool: string;
-  slots: number;
-  running: number;
-  tasks: NodeTasks;
-  heartbeat: Date;
-  heartbeat_ms: number;
-  lost_after_ms: number;
-  started: Date;
-  software: string;
-}
-
 /** Settings of a queue; a queue without a row has the defaults. */
 export interface QueueConfigTable {
   queue: string;
@@ -175,43 +105,6 @@ export interface QueueConfigTable {
   key_pending: number | null;
   weight: Stored<number>;
   updated: Generated<Date>;
-}
-
-/** One job, in whichever table, with its one status. No payload. */
-export interface JobView {
-  id: string;
-  status: JobStatus;
-  queue: string;
-  task: string;
-  key: string;
-  priority: number;
-  attributes: Attributes;
-  tries: number;
-  max_tries: number | null;
-  crashes: number;
-  max_crashes: number | null;
-  run_after: Date | null;
-  expires_at: Date | null;
-  timeout: unknown;
-  unique_key: string | null;
-  payload_version: number;
-  trace: TraceContext | null;
-  created: Date;
-  position: string | null;
-  pool: string | null;
-  node: string | null;
-  started: Date | null;
-  lock_timeout: Date | null;
-  cancelled: Date | null;
-  progress: unknown;
-  finished: Date | null;
-  reason: string | null;
-  last_error: AttemptError | null;
-  errors: AttemptError[] | null;
-  has_checkpoint: boolean;
-  suspect: boolean;
-  flow: string | null;
-  step: number | null;
 }
 
 /** A flow: a graph of steps. */
@@ -241,7 +134,7 @@ export interface FlowStepTable {
   other: number;
 }
 
-/** Tables and views that are read with kysely. */
+/** Tables and views that are read or written with kysely, with the columns that are. */
 export interface Tables {
   queue: QueueTable;
   work_item: WorkItemView;
@@ -249,7 +142,5 @@ export interface Tables {
   dead_letter: DeadLetterTable;
   flow: FlowTable;
   flow_step: FlowStepTable;
-  node: NodeTable;
   queue_config: QueueConfigTable;
-  job: JobView;
 }

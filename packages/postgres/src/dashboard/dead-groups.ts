@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import type { Database } from '../connection/database.ts';
 import type { AttemptError } from '../connection/tables.ts';
 import type { DeadReason } from '../reads/dead.ts';
+import { parseCursor } from '../reads/dead.ts';
 
 /** A dead job, with the group of its error. */
 export interface GroupedDead {
@@ -86,7 +87,7 @@ async function walk(
   { queue, task, reason, after, oldestFirst = false, upTo }: GroupedOptions,
   max: number,
 ): Promise<readonly (Walked & { readonly fits: boolean })[]> {
-  const [us, id] = after === undefined ? [null, null] : parseCursor(after);
+  const { us, id } = after === undefined ? { us: null, id: null } : parseCursor(after);
   const columns = `d.id, d.queue, d.task, d.key, d.reason, d.tries, d.crashes, d.created, d.died, d.node,
     extract(epoch from clock_timestamp() - d.died)::float8 * 1000 as "ageMs", d.errors -> -1 as "lastError",
     (extract(epoch from d.died) * 1000000)::bigint::text as "diedUs",
@@ -146,15 +147,4 @@ export function withoutDetails(message: string): string {
 
 function cursorOf({ diedUs, id }: Walked): string {
   return `${diedUs}_${id}`;
-}
-
-/**
- * Parses a cursor made by {@link cursorOf}.
- * @throws {RangeError}
- */
-export function parseCursor(after: string): readonly [string, string] {
-  const [, us, id] = /^(\d{1,18})_([0-9a-f-]{36})$/.exec(after) ?? [];
-  if (us === undefined || id === undefined)
-    throw new RangeError('after is no cursor: give the "next" of the page before');
-  return [us, id];
 }

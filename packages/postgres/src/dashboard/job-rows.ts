@@ -1,5 +1,4 @@
 import type { JobStatus } from '@pgqueue/core';
-import { sql } from 'kysely';
 import type { Database } from '../connection/database.ts';
 import type { AttemptError } from '../connection/tables.ts';
 
@@ -28,34 +27,26 @@ export interface ListedJob {
  * Reads jobs, newest first. Unknown jobs are left out. If a job is in two tables, the unfinished row counts.
  */
 export async function readListed(
-  { kysely }: Database,
+  { query, schema }: Database,
   ids: readonly string[],
 ): Promise<readonly ListedJob[]> {
   if (ids.length === 0) return [];
-  const rows = await kysely
-    .selectFrom('job')
-    .select(['id', 'status', 'queue', 'task', 'key', 'priority', 'tries', 'max_tries as maxTries', 'crashes'])
-    .select(['created', 'run_after as runAfter', 'node', 'started', 'finished'])
-    .select([
-      sql<number>`extract(epoch from clock_timestamp() - created)::float8 * 1000`.as('ageMs'),
-      sql<string | null>`left(last_error ->> 'message', 200)`.as('lastError'),
-    ])
-    .where('id', '=', sql<string>`any (${ids}::uuid[])`)
-    .orderBy('id', 'desc')
-    .orderBy(sql`finished desc nulls first`)
-    .execute();
+  const rows = await query<ListedJob>(
+    `select j.id, j.status, j.queue, j.task, j.key, j.priority, j.tries, j.max_tries as "maxTries", j.crashes, j.created,
+            extract(epoch from clock_timestamp() - j.created)::float8 * 1000 as "ageMs", j.run_after as "runAfter", j.node,
+            j.started, j.finished, left(j.last_error ->> 'message', 200) as "lastError"
+     from ${schema}.job j where j.id = any ($1::uuid[]) order by j.id desc, j.finished desc nulls first`,
+    [ids],
+  );
   return rows.filter((row, index) => rows[index - 1]?.id !== row.id);
 }
 
 /** Reads the failed attempts of a job, oldest first: the newest 100 at most. */
-export async function readErrors({ kysely }: Database, id: string): Promise<readonly AttemptError[]> {
-  const row = await kysely
-    .selectFrom('job')
-    .select('errors')
-    .where('id', '=', id)
-    .orderBy(sql`finished nulls first`)
-    .limit(1)
-    .executeTakeFirst();
+export async function readErrors({ query, schema }: Database, id: string): Promise<readonly AttemptError[]> {
+  const [row] = await query<{ errors: readonly AttemptError[] | null }>(
+    `select j.errors from ${schema}.job j where j.id = $1::uuid order by j.finished nulls first limit 1`,
+    [id],
+  );
   return row?.errors ?? [];
 }
 

@@ -50,10 +50,10 @@ export async function listDead(database: Database, options: DeadListOptions = {}
   checkLimit(limit);
   let query = filtered(database, options)
     .select(['id', 'queue', 'task', 'key', 'reason', 'tries', 'crashes', 'created', 'died'])
-    .select(['node', 'unique_key'])
+    .select(['node', 'unique_key as uniqueKey'])
     .select([
-      sql<number>`extract(epoch from clock_timestamp() - died)::float8 * 1000`.as('age_ms'),
-      sql<AttemptError | null>`errors -> -1`.as('last_error'),
+      sql<number>`extract(epoch from clock_timestamp() - died)::float8 * 1000`.as('ageMs'),
+      sql<AttemptError | null>`errors -> -1`.as('lastError'),
       diedUs.as('died_us'),
     ])
     .orderBy('died', 'desc')
@@ -65,12 +65,7 @@ export async function listDead(database: Database, options: DeadListOptions = {}
   }
   return pageOf(await query.execute(), limit, {
     cursor: (row) => `${row.died_us}_${row.id}`,
-    toItem: ({ age_ms, last_error, unique_key, died_us: _us, ...row }): DeadJob => ({
-      ...row,
-      ageMs: age_ms,
-      uniqueKey: unique_key,
-      lastError: last_error,
-    }),
+    toItem: ({ died_us: _us, ...row }): DeadJob => row,
   });
 }
 
@@ -122,7 +117,11 @@ function fromUs(us: string): ReturnType<typeof sql> {
   return sql`(timestamptz 'epoch' + ${us}::bigint * interval '1 microsecond')`;
 }
 
-function parseCursor(after: string): { readonly us: string; readonly id: string } {
+/**
+ * Parses the cursor of a page of dead jobs: when the last of them died, in microseconds, and its id.
+ * @throws {PgQueueError} `configuration`
+ */
+export function parseCursor(after: string): { readonly us: string; readonly id: string } {
   const [us = '', id = ''] = after.split('_');
   if (!/^\d{1,18}$/.test(us) || !isUuid(id)) throw badCursor(after);
   return { us, id };

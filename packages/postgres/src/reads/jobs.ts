@@ -4,7 +4,7 @@ import { isUuid, jobStatuses, unreachable } from '@pgqueue/core/internal';
 import type { AliasedExpression, SelectQueryBuilder } from 'kysely';
 import { sql } from 'kysely';
 import type { Database } from '../connection/database.ts';
-import type { AttemptError, JobView, QueueTable, Tables } from '../connection/tables.ts';
+import type { AttemptError, QueueTable, Tables } from '../connection/tables.ts';
 import type { Page } from './page.ts';
 import { hasItem } from './items.ts';
 import { badCursor, checkLimit, checkTexts, pageOf } from './page.ts';
@@ -113,14 +113,11 @@ export async function listJobs(database: Database, options: JobListOptions = {})
   );
   const ids = sql`array(
     select id from (${sql.join(parts, sql` union all `)}) parts order by id desc limit ${limit + 1})`;
-  const rows = await database.kysely
-    .selectFrom('job')
-    .selectAll()
-    .select([...measures, stepName(database)])
-    .where(sql<boolean>`id = any (${ids})`)
-    .orderBy('id', 'desc')
-    .execute();
-  return pageOf(rows, limit, { toItem: toSummary, cursor: ({ id }) => id });
+  const { schema, kysely } = database;
+  const { rows } = await sql<JobSummary>`
+    select ${sql.raw(summaryColumns(schema))} from ${sql.table(`${schema}.job`)} j
+    where j.id = any (${ids}) order by j.id desc`.execute(kysely);
+  return pageOf(rows, limit, { toItem: (row) => row, cursor: ({ id }) => id });
 }
 
 type JobTable = 'queue' | 'work_item' | 'dead_letter' | 'history';
@@ -218,17 +215,13 @@ function ofFlow(
 }
 
 /** Reads a job without its payload and result, for callers that may not see them. */
-export async function readSummary(database: Database, id: string): Promise<JobSummary | undefined> {
+export async function readSummary({ query, schema }: Database, id: string): Promise<JobSummary | undefined> {
   if (!isUuid(id)) return undefined;
-  const row = await database.kysely
-    .selectFrom('job')
-    .selectAll()
-    .select([...measures, stepName(database)])
-    .where('id', '=', id)
-    .orderBy(sql`finished nulls first`)
-    .limit(1)
-    .executeTakeFirst();
-  return row === undefined ? undefined : toSummary(row);
+  const [row] = await query<JobSummary>(
+    `select ${summaryColumns(schema)} from ${schema}.job j where j.id = $1::uuid order by j.finished nulls first limit 1`,
+    [id],
+  );
+  return row;
 }
 
 /**
@@ -236,28 +229,23 @@ export async function readSummary(database: Database, id: string): Promise<JobSu
  * comes last.
  */
 export async function readStatuses(
-  { kysely }: Database,
+  { query, schema }: Database,
   ids: readonly string[],
 ): Promise<readonly { readonly id: string; readonly status: JobStatus }[]> {
-  return kysely
-    .selectFrom('job')
-    .select(['id', 'status'])
-    .where('id', '=', sql<string>`any (${ids}::uuid[])`)
-    .orderBy(sql`finished desc nulls last`)
-    .execute();
+  return query(
+    `select j.id, j.status from ${schema}.job j where j.id = any ($1::uuid[]) order by j.finished desc nulls last`,
+    [ids],
+  );
 }
 
 /**
  * Reads one job. Returns undefined if it never was, was erased, or its history has been dropped. If the job
  * is in two tables, the unfinished row counts.
  */
-export async function readJob(database: Database, id: string): Promise<JobDetails | undefined> {
+export async function readJob({ query, schema }: Database, id: string): Promise<JobDetails | undefined> {
   if (!isUuid(id)) return undefined;
-  const { schema } = database;
-  const [row] = await database.query<JobRecord & Documents>(
-    `select j.*, extract(epoch from clock_timestamp() - j.created)::float8 * 1000 as age_ms,
-            extract(epoch from j.timeout)::float8 * 1000 as timeout_ms, p.payload, p.result, p.checkpoint,
-            (select s.name from ${schema}.flow_step s where s.flow = j.flow and s.step = j.step) as step_name
+  const [row] = await query<JobDetails>(
+    `select ${summaryColumns(schema)}, p.payload, p.result, p.checkpoint, coalesce(j.errors, '[]') as errors
      from ${schema}.job j
      left join lateral (
        select q.payload, null::jsonb as result, q.checkpoint from ${schema}.queue q where q.id = j.id and j.finished is null
@@ -273,68 +261,16 @@ export async function readJob(database: Database, id: string): Promise<JobDetail
      order by j.finished nulls first limit 1`,
     [id],
   );
-  if (row === undefined) return undefined;
-  const { payload, result, checkpoint, errors } = row;
-  return { ...toSummary(row), payload, result, checkpoint, errors: errors ?? [] };
+  return row;
 }
 
-type Documents = Pick<JobDetails, 'payload' | 'result' | 'checkpoint'>;
-
-interface JobRecord extends JobView {
-  readonly age_ms: number;
-  readonly timeout_ms: number | null;
-  readonly step_name: string | null;
-}
-
-const measures = [
-  sql<number>`extract(epoch from clock_timestamp() - created)::float8 * 1000`.as('age_ms'),
-  sql<number | null>`extract(epoch from timeout)::float8 * 1000`.as('timeout_ms'),
-] as const;
-
-/** Looks up the name of a job's step. */
-function stepName({ kysely }: Database): AliasedExpression<string | null, 'step_name'> {
-  return kysely
-    .selectFrom('flow_step as s')
-    .select('s.name')
-    .where(sql<boolean>`s.flow = job.flow and s.step = job.step`)
-    .$asScalar()
-    .as('step_name');
-}
-
-function toSummary(row: JobRecord): JobSummary {
-  return {
-    id: row.id,
-    status: row.status,
-    queue: row.queue,
-    task: row.task,
-    key: row.key,
-    priority: row.priority,
-    attributes: row.attributes,
-    tries: row.tries,
-    maxTries: row.max_tries,
-    crashes: row.crashes,
-    maxCrashes: row.max_crashes,
-    created: row.created,
-    ageMs: row.age_ms,
-    runAfter: row.run_after,
-    expiresAt: row.expires_at,
-    timeoutMs: row.timeout_ms,
-    uniqueKey: row.unique_key,
-    payloadVersion: row.payload_version,
-    trace: row.trace,
-    position: row.position === null ? null : Number(row.position),
-    pool: row.pool,
-    node: row.node,
-    started: row.started,
-    leaseEnds: row.lock_timeout,
-    cancelAsked: row.cancelled,
-    progress: row.progress,
-    hasCheckpoint: row.has_checkpoint,
-    suspect: row.suspect,
-    finished: row.finished,
-    reason: row.reason,
-    lastError: row.last_error,
-    flow: row.flow,
-    step: row.step_name,
-  };
+/** Returns the columns of {@link JobSummary}, of the view `job j`. */
+function summaryColumns(schema: string): string {
+  return `j.id, j.status, j.queue, j.task, j.key, j.priority, j.attributes, j.tries, j.max_tries as "maxTries", j.crashes,
+    j.max_crashes as "maxCrashes", j.created, extract(epoch from clock_timestamp() - j.created)::float8 * 1000 as "ageMs",
+    j.run_after as "runAfter", j.expires_at as "expiresAt", extract(epoch from j.timeout)::float8 * 1000 as "timeoutMs",
+    j.unique_key as "uniqueKey", j.payload_version as "payloadVersion", j.trace, j.position::float8 as position, j.pool, j.node,
+    j.started, j.lock_timeout as "leaseEnds", j.cancelled as "cancelAsked", j.progress, j.has_checkpoint as "hasCheckpoint",
+    j.suspect, j.finished, j.reason, j.last_error as "lastError", j.flow,
+    (select s.name from ${schema}.flow_step s where s.flow = j.flow and s.step = j.step) as step`;
 }
