@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import type { WaitsParts } from './waits.ts';
+import type { Waited, WaitsParts } from './waits.ts';
 import { Waits } from './waits.ts';
 
 beforeEach(() => {
