@@ -1,3 +1,5 @@
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
 import type { PgQueueEvent } from '@pgqueue/core';
 import { defineTask } from '@pgqueue/core';
 import type { Executor } from '@pgqueue/postgres';
@@ -287,4 +289,15 @@ test('close waits for what is under way, may come twice, and ends enqueuing', as
   await expect(producer.enqueue(hello, { n: 2 })).rejects.toThrow('this producer was closed');
   await expect(producer.with(database.pool).enqueue(hello, { n: 2 })).rejects.toThrow('closed');
   expect(await waiting()).toBe(1);
+});
+
+test('a program that ends without closing its producer is not kept alive by idle connections', async () => {
+  const program = `
+    import { createProducer } from '@pgqueue/producer';
+    const producer = createProducer({ connectionString: process.argv[1] });
+    console.log((await producer.enqueueByName('hello', { n: 1 })).outcome);
+    setTimeout(() => console.log('kept alive'), 20_000).unref(); // runs only if something else keeps it alive`;
+  const flags = ['--conditions=@pgqueue/source', '--input-type=module', '--eval'];
+  const { stdout } = await promisify(execFile)(process.execPath, [...flags, program, own.url]);
+  expect(stdout).toBe('enqueued\n');
 });

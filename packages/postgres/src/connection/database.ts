@@ -202,6 +202,7 @@ function makePool(options: DatabaseOptions): pg.Pool {
     query_timeout: options.queryTimeoutMs ?? queryTimeoutMs,
     connectionTimeoutMillis: 10_000,
     idleTimeoutMillis: 30_000,
+    allowExitOnIdle: true, // a program that has ended need not close it
     keepAlive: true,
   });
   pool.on('error', onError);
