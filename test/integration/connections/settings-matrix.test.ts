@@ -2,7 +2,7 @@
 // each of them.
 import { defineTask, implement } from '@pgqueue/core';
 import type { PgQueueEvent } from '@pgqueue/core';
-import { createOperator } from '@pgqueue/postgres';
+import { createOperator, migrationStatus } from '@pgqueue/postgres';
 import { maintainHistory, openDatabase, sqlState, trimHistory } from '@pgqueue/postgres/internal';
 import { createProducer } from '@pgqueue/producer';
 import { createScheduler } from '@pgqueue/scheduler';
@@ -99,6 +99,11 @@ async function goThrough(url: string): Promise<readonly PgQueueEvent[]> {
     expect(await maintained(() => maintainHistory(database))).toMatchObject({ outcome: 'done' });
     await operator.queues.set('default', { retention: '1h' });
     expect(await trimHistory(database)).toMatchObject({ outcome: 'done' });
+    // what people look at has its times, however the server writes dates
+    const migrations = await migrationStatus({ connectionString: url });
+    expect(migrations.every(({ applied }) => applied instanceof Date)).toBe(true);
+    const [jobs, dead] = [await operator.jobs.list(), await operator.dead.list()];
+    for (const { created } of [...jobs.items, ...dead.items]) expect(created).toBeInstanceOf(Date);
     const { rows: ended } = await admin.query<{ id: string }>('select id from pgqueue.history limit 1');
     expect(await operator.jobs.erase(ended.map(({ id }) => id))).toMatchObject([{ verdict: 'erased' }]);
     expect(await operator.doctor()).toMatchObject({ healthy: true });
@@ -132,6 +137,11 @@ const rows: Readonly<Record<string, Row>> = {
   serializable: {
     settings: { default_transaction_isolation: 'serializable' },
     told: [expect.stringMatching(/default_transaction_isolation is serializable .*alter role/)],
+    never: ['25001', '40001'],
+  },
+  'dates that pg does not read': {
+    settings: { DateStyle: 'German', IntervalStyle: 'sql_standard' },
+    told: [expect.stringMatching(/DateStyle is German, DMY .*alter role … set DateStyle = 'ISO'/)],
     never: ['25001', '40001'],
   },
   'time limits': {

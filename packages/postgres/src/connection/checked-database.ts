@@ -1,6 +1,5 @@
-import { Kysely, PostgresDialect } from 'kysely';
 import type { Database } from './database.ts';
-import type { Tables } from './tables.ts';
+import { queryBuilder } from './query-builder.ts';
 import { checkSchemaVersion } from './schema.ts';
 
 /**
@@ -10,26 +9,21 @@ import { checkSchemaVersion } from './schema.ts';
  * `schema_version`.
  */
 export function checkedDatabase(database: Database): Database {
-  const { schema, pool } = database;
+  const { schema } = database;
   let checked: Promise<unknown> | undefined;
   const ready = (): Promise<unknown> =>
     (checked ??= checkSchemaVersion(database, schema).catch((error: unknown) => {
       checked = undefined;
       throw error;
     }));
-  const connect: typeof pool.connect = async () => {
+  const query: Database['query'] = async (text, values) => {
     await ready();
-    return pool.connect();
+    return database.query(text, values);
   };
   return {
     ...database,
-    kysely: new Kysely<Tables>({
-      dialect: new PostgresDialect({ pool: { connect, end: () => Promise.resolve(), options: {} } }),
-    }).withSchema(schema),
-    query: async (text, values) => {
-      await ready();
-      return database.query(text, values);
-    },
+    kysely: queryBuilder(schema, query),
+    query,
     transaction: async (work) => {
       await ready();
       return database.transaction(work);

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { PgQueueError } from '@pgqueue/core';
 import { quietly, within } from '@pgqueue/core/internal';
-import { Kysely, PostgresDialect } from 'kysely';
+import type { Kysely } from 'kysely';
 import pg from 'pg';
 import { connected } from './connected.ts';
 import { copyIn } from './copy.ts';
@@ -11,9 +11,10 @@ import type { Executor } from './executor.ts';
 import { fromPg } from './executor.ts';
 import { isQueryTimeout, isWrongServer, sqlState } from './pg-errors.ts';
 import { queryPool, withClient } from './pool-query.ts';
+import { queryBuilder } from './query-builder.ts';
 import type { Tables } from './tables.ts';
 import { checkSchemaName, defaultSchema } from './schema.ts';
-import { createSessionDefaults } from './session-defaults.ts';
+import { begin, createSessionDefaults } from './session-defaults.ts';
 import type { Target } from './target.ts';
 
 /**
@@ -91,7 +92,7 @@ export function openDatabase(options: DatabaseOptions): Database {
     ...executorOf(run, options),
     schema,
     pool,
-    kysely: new Kysely<Tables>({ dialect: new PostgresDialect({ pool }) }).withSchema(schema),
+    kysely: queryBuilder(schema, executorOf(run, {}).query),
     transaction: (work) => inTransaction(pool, work),
     copyIn: (statement, chunks) =>
       alone((client) =>
@@ -121,7 +122,7 @@ function statementsOf(
   const defaults = createSessionDefaults(plain, errorTeller(options));
   const either = async <Result>(quick: () => Promise<Result>, work: Work<Result>): Promise<Result> => {
     try {
-      return (await defaults.stricter()) ? await inTransaction(pool, work) : await quick();
+      return (await defaults.unfit()) ? await inTransaction(pool, work) : await quick();
     } catch (error) {
       defaults.failed(error);
       throw error;
@@ -259,7 +260,7 @@ async function inTransaction<Result>(
   try {
     // whatever the database's default: some functions refuse stricter levels, and a migrator would not see
     // another's work
-    await client.query('begin isolation level read committed');
+    await client.query(begin);
     const result = await work(client);
     await client.query('commit');
     return result;

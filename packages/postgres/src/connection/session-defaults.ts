@@ -4,13 +4,19 @@ import { sqlState } from './pg-errors.ts';
 
 type Run = (config: pg.QueryConfig) => Promise<unknown[]>;
 
+/**
+ * Begins a transaction that has what pgqueue needs, whatever the defaults. pg reads only ISO dates: of all
+ * others it makes null.
+ */
+export const begin = 'begin isolation level read committed; set local datestyle to iso';
+
 /** Defaults of the role or database for every transaction that does not set its own. */
 export interface SessionDefaults {
   /**
-   * Resolves to true if the default isolation level is stricter than READ COMMITTED, so that each statement
-   * must set it itself.
+   * Resolves to true if the default isolation level is stricter than READ COMMITTED, or the DateStyle is not
+   * ISO, so that each statement must go between {@link begin} and a commit.
    */
-  readonly stricter: () => Promise<boolean>;
+  readonly unfit: () => Promise<boolean>;
   /** Makes the next statement read the defaults again, if a changed default may have caused the error. */
   readonly failed: (error: unknown) => void;
 }
@@ -35,11 +41,13 @@ export function createSessionDefaults(run: Run, tell: (problem: PgQueueError) =>
     if (row.reads) tellOnce(problemOf('default_transaction_read_only', 'on', onlyReads));
     const stricter = row.isolation !== 'read committed' && row.isolation !== 'read uncommitted';
     if (stricter) tellOnce(problemOf('default_transaction_isolation', row.isolation, slower));
-    return stricter;
+    const foreign = !row.dates.startsWith('ISO');
+    if (foreign) tellOnce(problemOf('DateStyle', row.dates, slower));
+    return stricter || foreign;
   };
 
   return {
-    stricter: () =>
+    unfit: () =>
       (asked ??= ask().catch((error: unknown) => {
         asked = undefined;
         throw error;
@@ -52,12 +60,13 @@ export function createSessionDefaults(run: Run, tell: (problem: PgQueueError) =>
 
 interface DefaultsRow {
   readonly isolation: string;
+  readonly dates: string;
   readonly reads: boolean;
 }
 
-/** Reads both defaults. A standby only reads, too, but not by a default. */
+/** Reads the defaults. A standby only reads, too, but not by a default. */
 const question = `select current_setting('default_transaction_isolation') as isolation,
-  current_setting('default_transaction_read_only') = 'on' and not pg_is_in_recovery() as reads`;
+  current_setting('DateStyle') as dates, current_setting('default_transaction_read_only') = 'on' and not pg_is_in_recovery() as reads`;
 
 /**
  * SQLSTATEs that a changed default may cause: a stricter level was refused; a serialization failure; a write
@@ -67,12 +76,18 @@ const causedByDefaults: ReadonlySet<string> = new Set(['25001', '40001', '25006'
 
 const onlyReads = 'nothing is enqueued, dispatched, run or settled until it is off';
 const slower =
-  'each statement goes in a transaction of its own that says READ COMMITTED, which takes three round trips instead of one';
+  'each statement goes in a transaction of its own that sets another, which takes three round trips instead of one';
 
-function problemOf(setting: string, value: string, consequence: string): PgQueueError {
+const fitting = {
+  default_transaction_isolation: "'read committed'",
+  default_transaction_read_only: 'off',
+  DateStyle: "'ISO'",
+} as const;
+
+function problemOf(setting: keyof typeof fitting, value: string, consequence: string): PgQueueError {
   return new PgQueueError(
     'configuration',
-    `${setting} is ${value} for this role or database: ${consequence}; "alter role … set ${setting} = ${setting === 'default_transaction_read_only' ? 'off' : "'read committed'"}", for the role that connects, changes it`,
+    `${setting} is ${value} for this role or database: ${consequence}; "alter role … set ${setting} = ${fitting[setting]}", for the role that connects, changes it`,
     { data: { setting, value } },
   );
 }

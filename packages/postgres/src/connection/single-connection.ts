@@ -2,7 +2,7 @@ import pg from 'pg';
 import { applicationName } from './application-name.ts';
 import { connected } from './connected.ts';
 import { destroyClient } from './destroy-client.ts';
-import { createSessionDefaults } from './session-defaults.ts';
+import { begin, createSessionDefaults } from './session-defaults.ts';
 import type { Target } from './target.ts';
 
 /** Options of {@link openLone}. */
@@ -84,11 +84,11 @@ export function openLone(options: LoneOptions): Lone {
   );
   const query = async <Row>(text: string, values: readonly unknown[]): Promise<Row[]> => {
     try {
-      const stricter = await defaults.stricter();
+      const unfit = await defaults.unfit();
       return await using(async (client) => {
-        if (stricter) await client.query('begin isolation level read committed');
+        if (unfit) await client.query(begin);
         const { rows } = await client.query(text, [...values]);
-        if (stricter) await client.query('commit');
+        if (unfit) await client.query('commit');
         return rows as Row[];
       });
     } catch (error) {

@@ -1,8 +1,6 @@
-import { Kysely, PostgresDialect } from 'kysely';
-import type { PostgresPool, PostgresPoolClient } from 'kysely';
 import pg from 'pg';
 import type { Database } from '../connection/database.ts';
-import type { Tables } from '../connection/tables.ts';
+import { queryBuilder } from '../connection/query-builder.ts';
 
 /** Role and time limit of statements. */
 export interface RoleOptions {
@@ -30,30 +28,13 @@ export function asRole(database: Database, { role, statementTimeoutMs }: RoleOpt
       await client.query(settings);
       return work(client);
     });
-  const run = (text: string, values: readonly unknown[]): Promise<pg.QueryResult> =>
-    transaction((client) => client.query(text, [...values]));
+  const query = <Row>(text: string, values: readonly unknown[]): Promise<Row[]> =>
+    transaction(async (client) => (await client.query(text, [...values])).rows as Row[]);
   return {
     ...database,
-    query: async <Row>(text: string, values: readonly unknown[]) => (await run(text, values)).rows as Row[],
+    query,
     transaction,
-    kysely: new Kysely<Tables>({ dialect: new PostgresDialect({ pool: poolOf(run) }) }).withSchema(
-      database.schema,
-    ),
-  };
-}
-
-/** Returns the part of a pool that kysely needs. Each of its connections runs one statement. */
-function poolOf(run: (text: string, values: readonly unknown[]) => Promise<pg.QueryResult>): PostgresPool {
-  return {
-    connect: () => {
-      const client: Pick<PostgresPoolClient, 'release'> & { readonly query: typeof run } = {
-        query: run,
-        release: () => {},
-      };
-      return Promise.resolve(client as unknown as PostgresPoolClient);
-    },
-    end: () => Promise.resolve(),
-    options: {},
+    kysely: queryBuilder(database.schema, query),
   };
 }
 
