@@ -108,7 +108,10 @@ def said(error: object) -> str:
         primary = getattr(getattr(error, "diag", None), "message_primary", None)
         if not isinstance(primary, str):
             return str(error)
-        return primary.split(': "')[0] if (sql_state(error) or "").startswith("22") else primary  # type: ignore[arg-type]
+        state = sql_state(error) or ""  # type: ignore[arg-type]
+        # of a wrong character only the bytes are told; the server's language has quotation marks of its own
+        quotes = state.startswith("22") and state not in ("22021", "22P05")
+        return re.sub('["«»‘-‟‹›「-』].*["«»‘-‟‹›「-』]', '"***"', primary, flags=re.DOTALL) if quotes else primary
     except Exception:  # a handler can raise anything
         return "what was raised can not be read"
 

@@ -6,10 +6,11 @@ import json
 import unittest
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from types import SimpleNamespace
 
 from pgqueue import Job, PgQueueError, Place, Producer, RetryPolicy, Task, Unique, Worker, blind, encrypted, task
 from pgqueue._ending import retry_delay
-from pgqueue._errors import error_data
+from pgqueue._errors import error_data, said
 from pgqueue._jobs import rows_of, rows_text
 from pgqueue._json import json_value, make_id, result_text, text_array
 from pgqueue._statements import ClaimedRow
@@ -188,6 +189,19 @@ class Values(unittest.TestCase):
         self.assertEqual((data["name"], data["message"], data["cause"]["name"]), ("RuntimeError", "outer", "KeyError"))
         self.assertIn("test_errors_carry_their_causes", data["stack"])
         self.assertNotIn("\0", json.dumps(data))
+
+    def test_values_that_the_server_quotes_are_left_out_in_every_language(self) -> None:
+        for message in (
+            'invalid input syntax for type integer: "%s"',
+            'value "%s" is out of range for type integer',
+            "ungültige Eingabesyntax für Typ integer: »%s«",
+            "la valeur « %s » est en dehors des limites pour le type integer",
+        ):
+            error = Exception()
+            error.sqlstate = "22P02"  # type: ignore[attr-defined]
+            error.diag = SimpleNamespace(message_primary=message % "secret")  # type: ignore[attr-defined]
+            self.assertNotIn("secret", said(error))
+            self.assertIn("integer", said(error))
 
     def test_delays_grow_as_the_policy_says(self) -> None:
         def delay(tries: int, retry: object, **policy: object) -> float:

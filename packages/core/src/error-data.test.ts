@@ -98,9 +98,13 @@ test.each([
   expect(errorLine(row)).toBe(line);
 });
 
-test('what is logged leaves out values that PostgreSQL quotes, in causes too, and the members of thrown objects', () => {
+test.each([
+  ['en', (value: string) => `invalid input syntax for type integer: "${value}"`],
+  ['de', (value: string) => `ungültige Eingabesyntax für Typ integer: »${value}«`],
+  ['fr', (value: string) => `la valeur « ${value} » est en dehors des limites pour le type integer`],
+])('what is logged leaves out values that PostgreSQL quotes (%s), in causes too, and the members of thrown objects', (_, saying) => {
   const secret = 'canary-81c2';
-  const wrong = Object.assign(new Error(`invalid input syntax for type integer: "${secret}"`), {
+  const wrong = Object.assign(new Error(saying(secret)), {
     code: '22P02',
     detail: secret,
   });

@@ -61,7 +61,10 @@ function memberNames(thrown: object): string {
   return `an object${names.length === 0 ? '' : ` with ${names.join(', ')}`}, which is no Error`;
 }
 
-/** Masks from the first quotation mark to the last, since a value may contain some. */
+/**
+ * Masks from the first quotation mark to the last, since a value may contain some. The server's language
+ * (lc_messages) has its own marks.
+ */
 function withoutQuoted(message: string): string {
-  return message.replace(/"[^]*"/, '"***"');
+  return message.replace(/["«»‘-‟‹›「-』][^]*["«»‘-‟‹›「-』]/, '"***"');
 }
