@@ -102,18 +102,21 @@ test.each([
   ['en', (value: string) => `invalid input syntax for type integer: "${value}"`],
   ['de', (value: string) => `ungültige Eingabesyntax für Typ integer: »${value}«`],
   ['fr', (value: string) => `la valeur « ${value} » est en dehors des limites pour le type integer`],
-])('what is logged leaves out values that PostgreSQL quotes (%s), in causes too, and the members of thrown objects', (_, saying) => {
-  const secret = 'canary-81c2';
-  const wrong = Object.assign(new Error(saying(secret)), {
-    code: '22P02',
-    detail: secret,
-  });
-  const outer = new Error('Failed query', { cause: new AggregateError([wrong], 'all', { cause: wrong }) });
-  const data = loggedError(outer);
-  expect(JSON.stringify(data)).not.toContain(secret);
-  expect(data.cause?.cause?.code).toBe('22P02');
-  expect(loggedError({ detail: secret, code: 5 })).toEqual({
-    name: 'NonError',
-    message: 'an object with detail, code, which is no Error',
-  });
-});
+])(
+  'what is logged leaves out values that PostgreSQL quotes (%s), in causes too, and the members of thrown objects',
+  (_, saying) => {
+    const secret = 'canary-81c2';
+    const wrong = Object.assign(new Error(saying(secret)), {
+      code: '22P02',
+      detail: secret,
+    });
+    const outer = new Error('Failed query', { cause: new AggregateError([wrong], 'all', { cause: wrong }) });
+    const data = loggedError(outer);
+    expect(JSON.stringify(data)).not.toContain(secret);
+    expect(data.cause?.cause?.code).toBe('22P02');
+    expect(loggedError({ detail: secret, code: 5 })).toEqual({
+      name: 'NonError',
+      message: 'an object with detail, code, which is no Error',
+    });
+  },
+);
