@@ -4,11 +4,12 @@ import { serve } from '../../../testing/service.ts';
 import { aJob, anItem, aPool, aSnapshot, lanesOf, nowMs } from '../../../testing/snapshots.ts';
 import { policy } from '../../compose/compose.ts';
 import { defaultPolicy } from '../../compose/default.ts';
-import type { JobFacts, Lane } from '../../snapshot.ts';
+import type { Candidate, JobFacts, Lane } from '../../snapshot.ts';
 import { defaultQueue } from '../../snapshot.ts';
 import type { FairShareState } from './state.ts';
 import type { FairShareOptions } from './fair-share.ts';
 import { fairShare } from './fair-share.ts';
+import { takeTurns } from './pool-turns.ts';
 
 function keysServed(
   options: FairShareOptions,
@@ -113,6 +114,42 @@ describe('fair share', () => {
       'gpu a 3',
       'gpu b 3',
     ]);
+  });
+
+  test('pools have their turns: the one of which fewest jobs go, whatever is left in the others', () => {
+    const inPool = (pool: string, count: number, from: number): readonly Candidate[] =>
+      Array.from({ length: count }, (_, n) => aJob({ seq: from + n, queue: pool }));
+    const queues = Object.fromEntries(['a', 'b', 'c', 'd'].map((pool) => [pool, { ...defaultQueue, pool }]));
+    const jobs = [...inPool('a', 1, 10), ...inPool('b', 3, 20), ...inPool('c', 4, 30), ...inPool('d', 2, 40)];
+    const pools = { a: aPool(9), b: aPool(2), c: aPool(9) };
+    const made = policy({ order: fairShare() });
+    const plan = made.plan(aSnapshot({ lanes: lanesOf(jobs), queues, pools }), made.initial);
+    expect(plan.dispatch.map(({ pool }) => pool).join('')).toBe('abcbccc');
+    expect(plan.held).toEqual({ b: { no_free_slot: 1 }, d: { no_capable_node: 2 } });
+  });
+
+  test('pools of which nothing is left are not gone through for each job', () => {
+    let asked = 0;
+    const poolOf = (name: string, jobs: number) => {
+      const [lane] = lanesOf([aJob({ seq: 1, queue: name })]);
+      const pool = {
+        name,
+        taken: 0,
+        tree: { next: () => ((asked += 1), pool.taken < jobs ? lane : undefined) },
+      };
+      return pool;
+    };
+    const pools = Array.from({ length: 100 }, (_, n) => poolOf(`p${n}`, n < 10 ? 10 : 0));
+    const { next } = takeTurns(pools, new Set());
+    const went: string[] = [];
+    for (let lane = next(); lane !== undefined; lane = next()) {
+      const { queue } = lane;
+      went.push(queue);
+      for (const pool of pools) if (pool.name === queue) pool.taken += 1;
+    }
+    expect([went.length, new Set(went.slice(0, 10)).size]).toEqual([100, 10]);
+    // once for each job, and once for each pool
+    expect(asked).toBe(100 + 100);
   });
 
   test('a pool without a free slot is not gone through', () => {

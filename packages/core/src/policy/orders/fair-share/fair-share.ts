@@ -24,6 +24,8 @@ import type { OpenLevel, ShareRules } from './share.ts';
 import type { ShareLevel } from './levels.ts';
 import { burstGates, openLevel, pathName, shareName } from './levels.ts';
 import { heard, noOver, used } from './over.ts';
+import type { PoolTurns } from './pool-turns.ts';
+import { takeTurns } from './pool-turns.ts';
 import { pathOf } from './share.ts';
 import type { ShareTree } from './tree.ts';
 import { openTree } from './tree.ts';
@@ -178,19 +180,14 @@ function openFairShare(
   const unsure: Unsure[] = [];
   const poolFor = createPoolFor(seen.snapshot);
   let pools: Map<string, Pool> | undefined;
+  let turns: PoolTurns | undefined;
   const openPools = (): Map<string, Pool> =>
     (pools ??= treesOf(opened, {
       lanes: byPool(seen.heads.lanes(), seen.snapshot, { poolFor, full }),
       heads: seen.heads,
     }));
   return {
-    next: () => {
-      for (const { name, tree } of inTurn(openPools())) {
-        const lane = full.has(name) ? undefined : tree.next();
-        if (lane !== undefined) return lane;
-      }
-      return undefined;
-    },
+    next: () => (turns ??= takeTurns([...openPools().values()], full)).next(),
     taken: (lane, job, member = false) => {
       const pool = openPools().get(poolFor(lane));
       if (pool === undefined) return;
@@ -205,12 +202,6 @@ function openFairShare(
     full: (pool) => void full.add(pool),
     state: () => stateAfter(opened, { pools, unsure }),
   };
-}
-
-/** Sorts pools by the jobs that this plan has taken from them, the fewest first. */
-function inTurn(pools: ReadonlyMap<string, Pool>): Iterable<Pool> {
-  if (pools.size === 1) return pools.values();
-  return [...pools.values()].toSorted((a, b) => a.taken - b.taken || compareText(a.name, b.name));
 }
 
 /** Makes the name of a job's mean runtime, and caches it: each plan asks for it for every job in flight. */
