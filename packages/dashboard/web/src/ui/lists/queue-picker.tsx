@@ -18,13 +18,15 @@ export function QueuePicker({ value, onChange }: QueuePickerProps): ReactNode {
   const shown = useLive()?.queues ?? [];
   const names = new Set(shown.map(({ queue }) => queue));
   if (value !== undefined) names.add(value);
-  // a snapshot has the first queues only: any name may be that of another one
-  if (shown.length >= snapshotQueues && typed !== '') names.add(typed);
   // the component takes an empty value for no selection, so every name is prefixed with `=`
   const data = [...names].map((queue) => ({
     value: `=${queue}`,
     label: clipped(visible(queue) || '(empty)', 60),
   }));
+  // a snapshot has the first queues only: any name may be that of another one
+  const isOther = data.every(({ label, value: known }) => label !== typed && known !== `=${typed}`);
+  if (shown.length >= snapshotQueues && typed !== '' && isOther)
+    data.push({ value: `=${typed}`, label: clipped(visible(typed), 60) });
   return (
     <Select
       data-filter
