@@ -9,7 +9,7 @@ import { portKey } from '../flow/node-port.ts';
 import { createDurable } from '../durable/steps.ts';
 import { durablePort } from './durable-port.ts';
 import { jobPort } from './job-port.ts';
-import { resultData } from './result.ts';
+import { resultData } from '../lease/result.ts';
 import type { LeaseParts, ResultsOf } from './lease-calls.ts';
 import { extendLeases, loggerWith, settleIn, settleWith } from './lease-calls.ts';
 import type { Progress } from './progress.ts';

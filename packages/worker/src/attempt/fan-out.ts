@@ -4,7 +4,7 @@ import { addedRows } from '../flow/added-jobs.ts';
 import type { Ending } from '../lease/ending.ts';
 import type { Attempt } from './attempt.ts';
 import { needNames, tracedRows } from './job-port.ts';
-import { checkReturned } from './result.ts';
+import { checkReturned } from '../lease/result.ts';
 import { spanned } from './spans.ts';
 
 /** Reports whether a handler has returned, or thrown, `fanOut`, in this process or in one of its own. */

@@ -11,7 +11,7 @@ import type { Attempt } from './attempt.ts';
 import { decodedPage } from '../codec/encoding.ts';
 import type { LeaseParts } from './lease-calls.ts';
 import { extendLeases, overError, ownRows, whileHeld } from './lease-calls.ts';
-import { ResultError } from './result.ts';
+import { ResultError } from '../lease/result.ts';
 
 /** Returns the part of an attempt's port that is about the step of its job. */
 export function jobPort(

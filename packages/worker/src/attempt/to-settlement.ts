@@ -6,7 +6,7 @@ import { backoffOf, errorData, isOutcome, retryDelayMs, unreachable } from '@pgq
 import type { SettleRequest } from '@pgqueue/postgres/internal';
 import { jobsJson } from '@pgqueue/postgres/internal';
 import { encodedResult, isKeyMissing, keptError, keyDelayMs } from '../codec/encoding.ts';
-import { ResultError } from './result.ts';
+import { ResultError } from '../lease/result.ts';
 import { resultText } from '../lease/json.ts';
 
 /** Request to the database after an attempt. `error` is for observers. */

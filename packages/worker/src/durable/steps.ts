@@ -17,7 +17,7 @@ import {
 } from '@pgqueue/core/internal';
 import type { EndInStep } from '@pgqueue/postgres/internal';
 import { makeId, signalFlowId } from '@pgqueue/postgres/internal';
-import { ResultError } from '../attempt/result.ts';
+import { ResultError } from '../lease/result.ts';
 import { addedRows } from '../flow/added-jobs.ts';
 import type { FlowEntry, NodePort } from '../flow/node-port.ts';
 import { endsByPage } from '../flow/needs.ts';

@@ -8,7 +8,7 @@ import { addedRows } from '../flow/added-jobs.ts';
 import type { NeededSteps } from '../flow/node-port.ts';
 import { AbortedError } from '../lease/timing.ts';
 import type { Ending } from '../lease/ending.ts';
-import { ResultError } from '../attempt/result.ts';
+import { ResultError } from '../lease/result.ts';
 import type { SentResult } from '../lease/json.ts';
 import { receivedResult, sentResult } from '../lease/json.ts';
 

@@ -7,7 +7,7 @@ import { jobOf } from '../attempt/context.ts';
 import { keepCheckpoint } from '../attempt/checkpoint.ts';
 import type { Ending } from '../lease/ending.ts';
 import { batchEndings } from './bundle-ending.ts';
-import { resultData } from '../attempt/result.ts';
+import { resultData } from '../lease/result.ts';
 import type { Attempts, LeaseParts, ResultsOf } from '../attempt/lease-calls.ts';
 import { extendLeases, loggerWith, settleIn, settleWith } from '../attempt/lease-calls.ts';
 import type { Progress } from '../attempt/progress.ts';

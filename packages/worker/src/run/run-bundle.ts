@@ -8,7 +8,7 @@ import { keptCheckpoint } from '../attempt/checkpoint.ts';
 import { rejectionsTold } from '../attempt/unhandled-rejections.ts';
 import type { Ending } from '../lease/ending.ts';
 import { checkFanOut, fansOut } from '../attempt/fan-out.ts';
-import { checkReturned } from '../attempt/result.ts';
+import { checkReturned } from '../lease/result.ts';
 import { withLeftOpen } from './left-open.ts';
 import type { AttemptEnding, RunParts } from './run.ts';
 import { checkPayload, timeOut } from './run.ts';

@@ -8,7 +8,7 @@ import type { Unit } from '../lease/unit.ts';
 import { keptCheckpoint } from '../attempt/checkpoint.ts';
 import { checkFanOut, fansOut } from '../attempt/fan-out.ts';
 import { neededSteps, needNames } from '../attempt/job-port.ts';
-import { checkReturned } from '../attempt/result.ts';
+import { checkReturned } from '../lease/result.ts';
 import { contextOf } from '../attempt/context.ts';
 import { rejectionsTold } from '../attempt/unhandled-rejections.ts';
 import type { Ending } from '../lease/ending.ts';

@@ -1,6 +1,6 @@
 import type { Task } from '@pgqueue/core';
 import { isOutcome } from '@pgqueue/core/internal';
-import { resultText } from '../lease/json.ts';
+import { resultText } from './json.ts';
 
 /**
  * Error of an attempt whose result, or a value that it reads, does not fit its schema. The problems may quote it:

@@ -3,7 +3,7 @@ import { defineTask, giveUp } from '@pgqueue/core';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { checkReturned, resultData, ResultError } from './result.ts';
-import { conclude } from './to-settlement.ts';
+import { conclude } from '../attempt/to-settlement.ts';
 
 const taskWith = (result?: z.ZodType): Task =>
   defineTask({ name: 'task', payload: z.unknown(), ...(result === undefined ? {} : { result }) });
