@@ -22,6 +22,9 @@ export interface TestWorker extends Worker {
   ) => readonly Extract<PgQueueEvent, { readonly type: Type }>[];
 }
 
+/** Options of a node that beats once, when it starts: then it hears of a lost lease by its own statements only. */
+export const seldom = { heartbeatMs: 60_000, lostAfterMs: 120_000, heartbeatThread: false } as const;
+
 export interface WorkerBench {
   readonly test: TestDatabase;
   readonly database: Database;
@@ -30,6 +33,8 @@ export interface WorkerBench {
   readonly worker: (tasks: readonly TaskHandler[], options?: Partial<WorkerOptions>) => Promise<TestWorker>;
   readonly dispatch: () => Promise<number>;
   readonly job: (id: string) => Promise<JobDetails>;
+  /** Resolves when the only node has beaten. */
+  readonly beaten: () => Promise<unknown>;
   readonly sql: (text: string, values?: readonly unknown[]) => Promise<readonly Record<string, unknown>[]>;
   /** Stops the workers and empties the tables, between tests. */
   readonly clear: () => Promise<void>;
@@ -76,6 +81,11 @@ export async function openWorkerBench(): Promise<WorkerBench> {
     },
     dispatch: () => dispatchAll(database),
     job: (id) => until(`job ${id} to exist`, () => jobs.get(id)),
+    beaten: () =>
+      until('its first heartbeat', async () => {
+        const rows = await sql('select from pgqueue.node where heartbeat > started');
+        return rows.length === 1;
+      }),
     clear: async () => {
       await stopAll();
       await sql(emptying(jobTables));

@@ -7,7 +7,7 @@ import { z } from 'zod';
 import { opened } from '../../support/database.ts';
 import { promoteAll } from '../../support/dispatch-all.ts';
 import type { TestWorker } from '../../support/worker-bench.ts';
-import { openWorkerBench, until } from '../../support/worker-bench.ts';
+import { openWorkerBench, seldom, until } from '../../support/worker-bench.ts';
 
 const bench = opened(openWorkerBench);
 afterEach(() => bench.clear());
@@ -141,14 +141,6 @@ describe('a cancellation', () => {
   );
 });
 
-/** So long that a node beats once, when it starts, and hears of a lost lease by its own statements only. */
-const seldom = { heartbeatMs: 60_000, lostAfterMs: 120_000, heartbeatThread: false } as const;
-const beaten = (): Promise<unknown> =>
-  until('its first heartbeat', async () => {
-    const rows = await bench.sql('select from pgqueue.node where heartbeat > started');
-    return rows.length === 1;
-  });
-
 /** Changes the lease as a node does that takes over an expired one. */
 const steal = () =>
   bench.sql(`update pgqueue.work_queue set lock_key = 'thief', lock_token = gen_random_uuid()`);
@@ -178,7 +170,7 @@ describe('a lost lease', () => {
     const finish = Promise.withResolvers<string>();
     const worker = await bench.worker([implement(slow, () => finish.promise)], seldom);
     const id = await enqueueSlow();
-    await Promise.all([started(worker), beaten()]);
+    await Promise.all([started(worker), bench.beaten()]);
     await steal();
     finish.resolve('late');
     await until('the stale settle', () => worker.of('job.stale').length > 0);
@@ -199,7 +191,7 @@ describe('a lost lease', () => {
       seldom,
     );
     await enqueueSlow();
-    await Promise.all([started(worker), beaten()]);
+    await Promise.all([started(worker), bench.beaten()]);
     await steal();
     step.resolve();
     await until('both answers', () => heard.length === 3);

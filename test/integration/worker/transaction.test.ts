@@ -4,7 +4,7 @@ import { resetNode } from '@pgqueue/postgres/internal';
 import { afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
 import { z } from 'zod';
 import { opened } from '../../support/database.ts';
-import { openWorkerBench, until } from '../../support/worker-bench.ts';
+import { openWorkerBench, seldom, until } from '../../support/worker-bench.ts';
 
 const bench = opened(openWorkerBench);
 beforeAll(() => bench.sql('create table effect (job uuid, note text)'));
@@ -181,14 +181,11 @@ test('a lost lease rolls back: the other holder writes alone', async () => {
 test('a lease that was lost unheard of is found by the settlement in the transaction: rolled back', async () => {
   const lost = Promise.withResolvers<void>();
   let heard: unknown;
-  const { worker, id } = await one(
-    async (ctx) => {
-      await lost.promise;
-      await write(ctx).catch((error: unknown) => (heard = (error as { code: unknown }).code));
-    },
-    { heartbeatMs: 60_000, lostAfterMs: 120_000 },
-  );
-  await until('the job to run', () => worker.running === 1);
+  const { worker, id } = await one(async (ctx) => {
+    await lost.promise;
+    await write(ctx).catch((error: unknown) => (heard = (error as { code: unknown }).code));
+  }, seldom);
+  await Promise.all([until('the job to run', () => worker.running === 1), bench.beaten()]);
   await bench.sql(`update pgqueue.work_queue set lock_key = 'thief', lock_token = gen_random_uuid()`);
   lost.resolve();
   await until('the answer', () => heard !== undefined);
