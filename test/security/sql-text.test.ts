@@ -123,7 +123,7 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     setting: 'in a message: the name of a setting, from a list',
     value: 'in a message',
     consequence: 'in a message, a constant',
-    "setting === 'default_transaction_read_only' ? 'off' : \"'read committed'\"": 'in a message, a constant',
+    'fitting[setting]': 'in a message, a constant',
   },
   'postgres/src/calls/claim.ts': { columns: 'names of columns, a constant' },
   'postgres/src/calls/batches.ts': {

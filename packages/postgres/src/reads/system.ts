@@ -39,7 +39,8 @@ export async function readUnserved({ query, schema }: Database): Promise<readonl
     // what nodes serve is read once: thousands of groups times thousands of nodes took seconds
     `with served as materialized (
        select distinct n.pool, t.task, t.versions ->> 'min' as min, t.versions ->> 'max' as max
-       from ${schema}.node n cross join lateral jsonb_each(n.tasks) as t (task, versions)
+       from ${schema}.node n
+         cross join lateral jsonb_each(case when jsonb_typeof(n.tasks) = 'object' then n.tasks end) as t (task, versions)
        where n.state = 'alive' and n.slots > 0
          and n.heartbeat > clock_timestamp() - n.lost_after_ms * interval '1 millisecond'
      )
