@@ -23,7 +23,7 @@ import { createProducer } from '@pgqueue/producer';
 import { createScheduler } from '@pgqueue/scheduler';
 import type { Around, Worker, WorkerLogger } from '@pgqueue/worker';
 import { createWorker } from '@pgqueue/worker';
-import { aHeartbeatThread } from '@pgqueue/worker/internal';
+import { aDrain, aHeartbeatThread } from '@pgqueue/worker/internal';
 
 /** Options of {@link createQueue}. */
 export interface QueueOptions {
@@ -48,6 +48,8 @@ export interface QueueOptions {
   readonly shadow?: Policy;
   /** Most handlers running at a time, 1 to 10,000. Default 10. */
   readonly concurrency?: number;
+  /** Milliseconds that `stop` waits for running handlers before it aborts their signals, up to 86,400,000. Default 30,000. */
+  readonly drainMs?: number;
   /** The group of nodes this process belongs to. Default `default`. */
   readonly pool?: string;
   /**
@@ -111,7 +113,7 @@ export interface Queue extends Enqueuer {
    */
   readonly start: () => Promise<void>;
   /**
-   * Gives running handlers up to 30 s to finish, releases the other jobs, resigns, and closes all
+   * Gives running handlers up to `drainMs` to finish, releases the other jobs, resigns, and closes all
    * connections. May be called again.
    */
   readonly stop: () => Promise<void>;
@@ -136,6 +138,7 @@ const shape: Shape<QueueOptions> = {
   policy: optional(anything),
   shadow: optional(anything),
   concurrency: optional(aNumber({ min: 1, max: 10_000, whole: true })),
+  drainMs: aDrain,
   pool: optional(aText({ max: 100 })),
   heartbeatThread: optional(aHeartbeatThread),
   listen: optional(aFlag),
@@ -159,6 +162,7 @@ export function createQueue(options: QueueOptions): Queue {
   const {
     tasks = [],
     concurrency,
+    drainMs,
     pool,
     heartbeatThread,
     policy,
@@ -180,7 +184,7 @@ export function createQueue(options: QueueOptions): Queue {
       : createWorker({
           ...place,
           ...heard,
-          ...given({ concurrency, pool, heartbeatThread, around, logger, codec }),
+          ...given({ concurrency, drainMs, pool, heartbeatThread, around, logger, codec }),
           tasks,
         });
   const scheduler = createScheduler({ ...place, ...heard, ...given({ policy, shadow }) });

@@ -3,7 +3,7 @@ export type { SharedSlots } from './claim/shared-slots.ts';
 export { createPace } from './claim/poll-interval.ts';
 export { createSharedSlots } from './claim/shared-slots.ts';
 export { aHeartbeatThread } from './node-options.ts';
-export { checkStop } from './options.ts';
+export { aDrain, checkStop } from './options.ts';
 export { createSharingWorker } from './worker.ts';
 export { unitsOf } from './lease/unit.ts';
 export { checkClaim } from './pull/puller-options.ts';

@@ -81,7 +81,8 @@ const logger: Shape<WorkerLogger> = {
   child: optional(aFunction),
 };
 
-const aDrain = optional(aNumber({ min: 0, max: 86_400_000, whole: true }));
+/** Rule for the milliseconds that a stop waits for running handlers. */
+export const aDrain: Rule = optional(aNumber({ min: 0, max: 86_400_000, whole: true }));
 
 const workerShape: Shape<WorkerOptions> = {
   ...nodeShape,

@@ -81,6 +81,25 @@ test('a job of a transaction that is rolled back never runs; one of a transactio
   expect(greeted).toEqual(['Ada']);
 });
 
+test('a stop waits for running jobs no longer than it was told, and gives them back', async () => {
+  let running = false;
+  const stays = implement(greet, async (_payload, { signal }) => {
+    running = true;
+    await new Promise((_resolve, reject) => {
+      signal.addEventListener('abort', () => reject(signal.reason as Error));
+    });
+  });
+  const queue = open({ tasks: [stays], drainMs: 0 });
+  await queue.start();
+  const { id } = await queue.enqueue(greet, { name: 'Ada' });
+  await until('it to run', () => running);
+  const beganAt = Date.now();
+  await queue.stop();
+  expect(Date.now() - beganAt).toBeLessThan(29_000);
+  const [row] = await database.sql('select status, tries, crashes from pgqueue.job where id = $1', [id]);
+  expect(row).toEqual({ status: 'ready', tries: 0, crashes: 0 });
+});
+
 test('everything that is wrong is said at once, before any I/O', () => {
   const wrong: object = { connectionString: 'mysql://db', tasks: ['greet'], concurrency: 0, polcy: null };
   const make = (): Queue => createQueue({ connectionString: '', ...wrong });

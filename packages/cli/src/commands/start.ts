@@ -8,6 +8,7 @@ import type { PolicyOptions } from '../files/policy-file.ts';
 import { loadPolicies, withPolicies } from '../files/policy-file.ts';
 import type { HealthFlags } from '../roles/health.ts';
 import { healthOf, healthPort, metricKeys } from '../roles/health.ts';
+import { drainTime } from '../roles/drain.ts';
 import { createLogger, logLevels } from '../roles/logger.ts';
 import { runRole } from '../roles/run.ts';
 import type { Handlers } from '../files/tasks-file.ts';
@@ -18,6 +19,7 @@ interface StartOptions extends PolicyOptions, HealthFlags {
   readonly tasks: string;
   readonly concurrency: number;
   readonly pool: string;
+  readonly drain: number;
   readonly listen: boolean;
   readonly migrate: boolean;
   readonly logLevel: string;
@@ -38,6 +40,7 @@ export function addStart(program: Command): void {
     )
     .option('--concurrency <n>', 'jobs to run at a time', whole(1, 10_000), 10)
     .option('--pool <pool>', 'pool of nodes it belongs to', 'default')
+    .addOption(drainTime())
     .option('--no-listen', 'only poll, for PgBouncer in transaction mode, where LISTEN does not work')
     .option('--no-migrate', 'do not migrate; fails if the schema is too old')
     .addOption(healthPort())
@@ -49,7 +52,7 @@ export function addStart(program: Command): void {
       const context = contextOf(self, [...(loaded.kind === 'problem' ? [loaded.problem] : []), ...problems]);
       const handlers: Handlers = loaded.kind === 'tasks' ? loaded.handlers : { tasks: [] };
       const { tasks } = handlers;
-      const { concurrency, pool, listen, migrate, logLevel: level } = options;
+      const { concurrency, pool, drain: drainMs, listen, migrate, logLevel: level } = options;
       const logger = createLogger({ level, role: 'start', redact: context.redact });
       const { createQueue } = await import('pgqueue');
       const observe = logObserver(logger);
@@ -59,6 +62,7 @@ export function addStart(program: Command): void {
         ...handlers,
         concurrency,
         pool,
+        drainMs,
         listen,
         migrate,
         ...healthOf(options),

@@ -5,9 +5,10 @@ import { Option } from 'commander';
 import type { Command } from 'commander';
 import { codecOf, contextOf } from '../context.ts';
 import { plural } from '../output/format.ts';
-import { duration, whole } from '../parse.ts';
+import { whole } from '../parse.ts';
 import type { HealthFlags } from '../roles/health.ts';
 import { healthOf, healthPort } from '../roles/health.ts';
+import { drainTime } from '../roles/drain.ts';
 import { createLogger, logLevels } from '../roles/logger.ts';
 import { runRole } from '../roles/run.ts';
 import type { Settings } from '../settings.ts';
@@ -53,11 +54,7 @@ export function addWorker(program: Command): void {
     )
     .option('--concurrency <n>', 'jobs to run at a time', whole(1, 10_000), 10)
     .option('--pool <pool>', 'pool of nodes it belongs to', 'default')
-    .addOption(
-      new Option('--drain <duration>', 'longest wait for running jobs at the end')
-        .argParser(duration)
-        .default(30_000, '30s'),
-    )
+    .addOption(drainTime())
     .option('--no-listen', 'only poll, for PgBouncer in transaction mode, where LISTEN does not work')
     .addOption(healthPort())
     .addOption(new Option('--log-level <level>', 'lowest level to log').choices(logLevels).default('info'))
