@@ -102,8 +102,8 @@ begin
 end
 $$;
 
--- Removes jobs without a trace, from whichever table they are in; a flow keeps of one that is done that it was erased.
--- Leaves running jobs alone.
+-- Removes jobs without a trace, from whichever table they are in; a flow keeps of one that is done that its result is
+-- lost, since its step has counted it. Leaves running jobs alone.
 create function erase(p_ids uuid[]) returns setof uuid
   language plpgsql volatile security definer
   set search_path from current
@@ -127,7 +127,7 @@ begin
   return query
     with gone as materialized (delete from history h where h.id = any (p_ids) returning h.id, h.flow, h.step),
     emptied as (
-      update flow_result r set outcome = 'erased', result = null, task = null
+      update flow_result r set result = '{"pgqueue_error": "the job was erased"}'
       from gone g where r.flow = any (array[g.flow]) and r.step = g.step and r.job = g.id and r.result is not null
     )
     select g.id from gone g;
