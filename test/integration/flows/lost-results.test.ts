@@ -69,12 +69,16 @@ test('ctx.all says that a result is lost', async () => {
 test('a flow keeps nothing of the result of a job that is erased, and its step stays done', async () => {
   const letter = defineTask({ name: 'letter', payload: z.object({}), result: z.string() });
   let seen: unknown;
+  let read = false;
   await bench.start([
     implement(letter, () => 'Ada Lovelace, 12 St James Square'),
     implement(gather, async (_, ctx) => {
       await ctx
         .all('letters', [letter.job({})], { sameKey: true })
-        .then(() => ctx.waitForSignal('erased'))
+        .then(() => {
+          read = true;
+          return ctx.waitForSignal('erased');
+        })
         .catch((error: unknown) => {
           seen = error;
           throw error;
@@ -88,6 +92,8 @@ test('a flow keeps nothing of the result of a job that is erased, and its step s
     const rows = await bench.sql("select id from pgqueue.history where task = 'letter'");
     return rows.length === 2 && rows.map(({ id }) => String(id));
   });
+  await until('the parent to have read the result', () => read);
+  await bench.suspended(parent.id);
   await operator.jobs.erase(ids);
   expect(await codeOf(listed(run.results('letters')))).toBe('result_lost');
   await bench.producer.signalJob(parent.id, 'erased', null);
