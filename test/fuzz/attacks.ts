@@ -127,7 +127,7 @@ function enqueueUnique({ dice }: Known): Attack {
   };
 }
 
-/** Sends the hint of an enqueue, about a job that may exist; some of its fields are made up. */
+/** Sends the hint of an enqueue, about jobs that may exist; some of their fields are made up. */
 function hint({ dice }: Known): Attack {
   const facts = [
     'seq',
@@ -143,10 +143,11 @@ function hint({ dice }: Known): Attack {
   ];
   const values = facts.map(() => (dice.chance(0.2) ? oddJson(dice, 2) : null));
   const said = facts.map((fact, n) => `coalesce($${n + 1}::json, to_json(${fact}))`);
+  const list = Array.from({ length: dice.chance(0.2) ? 3 : 1 }, () => `json_build_array(${said.join()})`);
   return {
     role: 'producer',
     text: `with made as (insert into ${schema}.queue (task) values ('nobody') returning id, seq, created)
-      select pg_notify('${schema}:queue', left(json_build_array(${said.join()})::text, 7000)) from made`,
+      select pg_notify('${schema}:queue', left(json_build_array(${list.join()})::text, 7000)) from made`,
     values,
   };
 }

@@ -56,7 +56,7 @@ export function writingOutside(parts: {
   const writeNew = async (rows: readonly JobRow[], home: Home): Promise<readonly Enqueued[]> => {
     const [row] = rows;
     const facts = row === undefined || rows.length > 1 ? null : hintFacts(row);
-    if (row !== undefined && facts !== null && hints?.ride() === true)
+    if (row !== undefined && facts !== null && hints?.lists() === true)
       return enqueueOne(database, hints, row, { facts, ...home });
     const columns = home.versions === undefined ? columnsToCopy(rows) : undefined;
     const writing =
@@ -235,18 +235,21 @@ export function noDatabase(to: 'enqueue' | 'await results' | 'await flows'): PgQ
   );
 }
 
-/** With its hint, in one statement. */
+/** With its hint, in one statement; or with what the next hint tells of it. */
 async function enqueueOne(
   database: Database,
   hints: Hints,
   row: JobRow,
-  given: Parameters<typeof enqueueAndHint>[2],
+  given: Omit<Parameters<typeof enqueueAndHint>[2], 'notify'>,
 ): Promise<readonly Enqueued[]> {
-  let hinted = false;
+  const notify = hints.ride();
+  let told: true | string | undefined;
   try {
-    hinted = await enqueueAndHint(database, row, given);
+    told = await enqueueAndHint(database, row, { ...given, notify });
     return [{ id: row.id, outcome: 'enqueued' }];
   } finally {
-    hints.rode(hinted);
+    const jobs = typeof told === 'string' ? [told] : undefined;
+    if (notify) hints.rode(told === true, jobs);
+    else hints.send(jobs);
   }
 }

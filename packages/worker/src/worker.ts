@@ -88,8 +88,6 @@ const graceMs = 1_000;
 const lastSettleMs = 200;
 /** Time beyond `drainMs` after which a stop closes the connections without waiting for its orderly end. */
 const orderedMs = 8_000;
-/** Shortest time between two hints to the scheduler that slots are free. */
-const hintsMs = 2;
 
 /**
  * Creates a worker node; opens no connection before `start`.
@@ -171,7 +169,7 @@ class WorkerNode implements Worker {
       onFatal: (error) => this.#fail(error),
     });
     const { database } = this.#membership;
-    this.#hints = createHints(database, database.schema, 'done', hintsMs);
+    this.#hints = createHints(database, database.schema, 'done');
     this.#queueHints = createHints(database, database.schema, 'queue');
     this.#settler = createSettler({
       database,

@@ -1,6 +1,14 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { defineTask } from '@pgqueue/core';
-import { channelName, createHints, startListener } from '@pgqueue/postgres/internal';
+import type { JobRow } from '@pgqueue/core/internal';
+import {
+  channelName,
+  createHints,
+  enqueueAndHint,
+  hintFacts,
+  readHint,
+  startListener,
+} from '@pgqueue/postgres/internal';
 import type { Executor } from '@pgqueue/postgres';
 import type { Listener } from '@pgqueue/postgres/internal';
 import { createProducer } from '@pgqueue/producer';
@@ -12,22 +20,28 @@ import { until } from '../../support/until.ts';
 
 const hello = defineTask({ name: 'hello', payload: z.object({ n: z.number() }) });
 const channel = channelName('pgqueue', 'queue');
+const idOf = (n: number): string => `01a20a81-e1c0-77bc-abac-4b5be71c52f${n}`;
 
 const own = useDatabase();
 const { database } = own;
 let listener: Listener;
 let heard: string[];
+let payloads: string[];
 
 beforeEach(async () => {
-  heard = [];
+  [heard, payloads] = [[], []];
   listener = startListener({
     connectionString: own.url,
     channels: [channel, 'end'],
-    onHint: (name) => heard.push(name),
+    onHint: (name, payload) => {
+      heard.push(name);
+      if (name === channel) payloads.push(payload);
+    },
     onError: () => {},
   });
   await until('the listener to listen', () => heard.length === 2);
   heard.length = 0;
+  payloads.length = 0;
 });
 afterEach(() => listener.stop());
 
@@ -72,6 +86,68 @@ test('four hints go one after the other; the fifth waits for its interval', asyn
     spaced.send();
     await delay(100);
     expect(await hints()).toBe(4);
+  } finally {
+    await spaced.stop();
+  }
+});
+
+/** A job as a producer enqueues it. */
+const rowOf = (id: string): JobRow => ({
+  id,
+  queue: 'q',
+  task: 'hello',
+  key: 'a "key"',
+  priority: -3,
+  attributes: { size: 7 },
+  runAfter: null,
+  delayMs: null,
+  expiresAt: null,
+  timeoutMs: null,
+  maxTries: 20,
+  maxCrashes: 3,
+  retry: null,
+  unique: null,
+  payload: '{}',
+  payloadVersion: 2,
+  trace: null,
+});
+
+test.each([
+  ['a hint of its own', true],
+  ['the next hint', false],
+])('%s tells of a job what the database has', async (_which, notify) => {
+  const row = rowOf(notify ? idOf(1) : idOf(2));
+  const told = await enqueueAndHint(database, row, { facts: hintFacts(row) ?? '', notify });
+  expect(await hints()).toBe(notify ? 1 : 0);
+  expect(told === true).toBe(notify);
+  const [job, ...more] = readHint(notify ? (payloads[0] ?? '') : `[${String(told)}]`) ?? [];
+  const [is] = await database.query(
+    `select id::text, queue, key, task, payload_version as version, priority, seq::integer, attributes, xmin::text as "rowVersion",
+       date_part('epoch', created) * 1000 as "createdMs" from pgqueue.queue where id = $1`,
+    [row.id],
+  );
+  expect([job, more]).toEqual([is, []]);
+});
+
+test('a hint tells of all jobs since the last, or, if they are too many or one is not known, of none', async () => {
+  const spaced = createHints(database, 'pgqueue', 'queue', 1);
+  const next = async (...sent: readonly (readonly string[] | undefined)[]): Promise<string | undefined> => {
+    const before = payloads.length;
+    await until('the last hint to be over', () => spaced.ride());
+    for (const jobs of sent) spaced.send(jobs);
+    const listed = spaced.lists();
+    spaced.rode(false, []);
+    await until('the next hint', () => payloads.length > before);
+    const payload = payloads.at(-1);
+    expect(payload === '').toBe(!listed);
+    return payload;
+  };
+  try {
+    expect(await next(['[1]'], ['[2]', '[3]'])).toBe('[[1],[2],[3]]');
+    expect(await next(['[1]'], undefined, ['[2]'])).toBe('');
+    expect(await next(Array.from({ length: 65 }, () => '[1]'))).toBe('');
+    expect(await next([`["${'ü'.repeat(4_000)}"]`])).toBe('');
+    expect(await next(['[4]'])).toBe('[[4]]');
   } finally {
     await spaced.stop();
   }
@@ -128,7 +204,7 @@ test('anyone who may connect hears what a policy may read of a new job, and neve
     await until('a hint', () => told.length > 0);
     const [hint = '', ...more] = told;
     expect(more).toEqual([]);
-    expect(JSON.parse(hint)).toMatchObject({ 4: 'default', 5: 'acme', 6: 'hello', 9: { size: 7 } });
+    expect(JSON.parse(hint)).toMatchObject([{ 4: 'default', 5: 'acme', 6: 'hello', 9: { size: 7 } }]);
     expect(hint).not.toContain('4711471147114711');
   } finally {
     stranger.release(true);

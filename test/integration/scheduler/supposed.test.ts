@@ -129,8 +129,8 @@ test.each([
     const seen = ticks(scheduler).length;
     await bench.database.query(
       `with made as (insert into pgqueue.queue (task, queue, key) values ('t', 'q', 'k') returning id, seq, created)
-       select pg_notify('pgqueue:queue', json_build_array(seq, pg_current_xact_id()::text, date_part('epoch', created) * 1000, id,
-         $1::text, $2::text, 't', 1, 0, '{}'::jsonb)::text) from made`,
+       select pg_notify('pgqueue:queue', json_build_array(json_build_array(seq, pg_current_xact_id()::text, date_part('epoch', created) * 1000, id,
+         $1::text, $2::text, 't', 1, 0, '{}'::jsonb))::text) from made`,
       [queue, key],
     );
     await until('a tick', () => ticks(scheduler).length > seen);

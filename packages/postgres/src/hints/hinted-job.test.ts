@@ -23,12 +23,14 @@ const row: JobRow = {
 };
 
 /** The payload as the database builds it. */
-const payloadOf = (facts: string | null): string => `[17,"4294967295",1795470384243.5,${facts}]`;
-const listed = JSON.parse(payloadOf(hintFacts(row))) as unknown[];
-const withOther = (at: number, value: unknown): string => JSON.stringify(listed.with(at, value));
+const payloadOf = (facts: string | null): string => `[[17,"4294967295",1795470384243.5,${facts}]]`;
+const [listed = []] = JSON.parse(payloadOf(hintFacts(row))) as unknown[][];
+const withOther = (at: number, value: unknown): string => JSON.stringify([listed.with(at, value)]);
 
 test('a hint tells all that a policy may read of a new job', () => {
-  expect(readHint(payloadOf(hintFacts(row)))).toEqual({
+  const [job, ...more] = readHint(payloadOf(hintFacts(row))) ?? [];
+  expect(more).toEqual([]);
+  expect(job).toEqual({
     id: row.id,
     queue: 'q',
     key: row.key,
@@ -40,6 +42,12 @@ test('a hint tells all that a policy may read of a new job', () => {
     attributes: row.attributes,
     rowVersion: '4294967295',
   });
+});
+
+test('a hint tells of several, and of none if it does not describe each', () => {
+  const seqs = (payload: string) => readHint(payload)?.map(({ seq }) => seq);
+  expect(seqs(JSON.stringify([listed, listed.with(0, 18)]))).toEqual([17, 18]);
+  expect(seqs(JSON.stringify([listed, listed.with(0, 1.5)]))).toBeUndefined();
 });
 
 test.each([
@@ -57,8 +65,10 @@ test.each([
   ['ids', row.id],
   ['no JSON', '[1'],
   ['an object', '{}'],
-  ['too few', '[1,2]'],
-  ['too many', JSON.stringify([...listed, 1])],
+  ['an empty list', '[]'],
+  ['a number', '[1]'],
+  ['too few', '[[1,2]]'],
+  ['too many', JSON.stringify([[...listed, 1]])],
   ['a seq that is none', withOther(0, 1.5)],
   ['a row version that is none', withOther(1, '4294967296')],
   ['a row version in SQL', withOther(1, "1' or true")],

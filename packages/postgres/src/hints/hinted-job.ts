@@ -30,18 +30,18 @@ export function hintFacts(row: JobRow): string | null {
 }
 
 /**
- * Returns SQL for the payload, a JSON list, in a statement that inserts one job alone. `facts`: an SQL
+ * Returns SQL for what a hint says of a job, a JSON list, in a statement that inserts this job alone. `facts`: an SQL
  * expression.
  */
-export function hintPayload(facts: string): string {
+export function hintedFacts(facts: string): string {
   return `'[' || seq || ',"' || pg_current_xact_id()::xid || '",' || date_part('epoch', created) * 1000 || ',' || ${facts} || ']'`;
 }
 
 /**
- * Parses the payload of a hint.
- * @returns undefined for any payload that does not describe a job
+ * Parses the payload of a hint: a list of jobs.
+ * @returns undefined for any payload that does not describe one job or more
  */
-export function readHint(payload: string): HintedJob | undefined {
+export function readHint(payload: string): readonly HintedJob[] | undefined {
   if (!payload.startsWith('[')) return undefined;
   let listed: unknown;
   try {
@@ -49,6 +49,12 @@ export function readHint(payload: string): HintedJob | undefined {
   } catch {
     return undefined;
   }
+  if (!Array.isArray(listed) || listed.length === 0) return undefined;
+  const jobs = listed.flatMap((one: unknown) => toJob(one) ?? []);
+  return jobs.length === listed.length ? jobs : undefined;
+}
+
+function toJob(listed: unknown): HintedJob | undefined {
   if (!Array.isArray(listed) || listed.length !== 10) return undefined;
   const [seq, rowVersion, createdMs, id, queue, key, task, version, priority, attributes] =
     listed as readonly unknown[];

@@ -3,7 +3,8 @@ import type { Executor } from '../connection/executor.ts';
 
 /**
  * Hint channels of a schema.
- * - `queue`: jobs were enqueued.
+ * - `queue`: jobs were enqueued (payload: a list of what `enqueueAndHint` tells of each if they are few; empty: the list is
+ *   incomplete).
  * - `work`: a batch was written (payload: the pool).
  * - `done`: slots are free (payload: the ids of the ended jobs if they are few; empty: the list is
  *   incomplete).
@@ -24,24 +25,28 @@ export interface Hints {
   /**
    * Requests a hint. Hints are sent outside any transaction, at most one per interval on average. Never
    * throws, never waits; does nothing after `stop`.
-   * `ids`: all jobs that the hint is about. A hint that answers several requests lists ids only if every
-   * request gave them, and 64 at most.
+   * `jobs`: all jobs that the hint is about, as its channel lists them. A hint that answers several requests lists
+   * jobs only if every request gave them, and 64 at most.
    */
-  readonly send: (ids?: readonly string[]) => void;
+  readonly send: (jobs?: readonly string[]) => void;
+  /** Reports whether the next hint would list a job that is sent now. */
+  readonly lists: () => boolean;
   /**
    * Reports whether the statement about to run may carry the hint itself. After true the caller must call
    * `rode`, whatever the statement's outcome: until then no hint is sent.
    */
   readonly ride: () => boolean;
   /**
-   * Ends a `ride`. `sent`: the statement committed its hint; otherwise a separate hint about `ids` is sent.
+   * Ends a `ride`. `sent`: the statement committed its hint; otherwise a separate hint about `jobs` is sent.
    */
-  readonly rode: (sent: boolean, ids?: readonly string[]) => void;
+  readonly rode: (sent: boolean, jobs?: readonly string[]) => void;
   readonly stop: () => Promise<void>;
 }
 
-/** Maximum number of ids in one hint. */
+/** Maximum number of jobs in one hint. */
 const toldMax = 64;
+/** Maximum length of a payload in bytes: PostgreSQL takes less than 8,000. */
+const payloadMax = 7_900;
 /** Pause after a hint that a statement carried, in milliseconds: such a hint costs next to nothing. */
 const riddenMs = 1;
 /**
@@ -57,11 +62,11 @@ const stopMs = 1_000;
  * average: a NOTIFY in every enqueue or settle would serialise their commits. The first four are sent at
  * once.
  */
-export function createHints(executor: Executor, schema: string, channel: HintChannel, intervalMs = 5): Hints {
+export function createHints(executor: Executor, schema: string, channel: HintChannel, intervalMs = 2): Hints {
   const name = channelName(schema, channel);
   let timer: NodeJS.Timeout | undefined;
   let again = false;
-  /** Ids that the next hint lists; null: it lists none. */
+  /** Jobs that the next hint lists; null: it lists none. */
   let told: readonly string[] | null = [];
   let busy = false;
   let stopped = false;
@@ -70,14 +75,14 @@ export function createHints(executor: Executor, schema: string, channel: HintCha
   let countedAt = performance.now();
   let sending: Promise<unknown> = Promise.resolve();
 
-  const tell = (ids: readonly string[] | undefined): void => {
-    const all = ids === undefined || told === null ? null : [...told, ...ids];
-    told = all === null || all.length > toldMax ? null : all;
+  const tell = (jobs: readonly string[] | undefined): void => {
+    const all = jobs === undefined || told === null ? null : [...told, ...jobs];
+    told = all === null || all.length > toldMax || Buffer.byteLength(all.join()) > payloadMax ? null : all;
   };
 
   const now = (): void => {
     saved = Math.min(burstMax, saved + (performance.now() - countedAt) / intervalMs);
-    const payload = told?.join(',') ?? '';
+    const payload = payloadOf(channel, told ?? []);
     [again, busy, told] = [false, true, []];
     sending = executor
       .query("select set_config('synchronous_commit', 'off', true), pg_notify($1, $2)", [name, payload])
@@ -104,19 +109,20 @@ export function createHints(executor: Executor, schema: string, channel: HintCha
   };
 
   return {
-    send: (ids) => {
-      tell(ids);
+    send: (jobs) => {
+      tell(jobs);
       again = true;
       if (!busy && !stopped) now();
     },
+    lists: () => told !== null && told.length < toldMax,
     ride: () => {
       if (busy || stopped) return false;
       busy = true;
       return true;
     },
-    rode: (sent, ids) => {
+    rode: (sent, jobs) => {
       if (sent) return rest(Math.min(riddenMs, intervalMs));
-      tell(ids);
+      tell(jobs);
       if (!stopped) now();
     },
     stop: async () => {
@@ -125,4 +131,8 @@ export function createHints(executor: Executor, schema: string, channel: HintCha
       await within(stopMs, sending);
     },
   };
+}
+
+function payloadOf(channel: HintChannel, jobs: readonly string[]): string {
+  return channel === 'queue' && jobs.length > 0 ? `[${jobs.join()}]` : jobs.join();
 }

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import type { ItemMade } from '../state/items/item.ts';
 import { createLeaderState } from '../state/leader-state.ts';
 import type { News } from './plan-from-hints.ts';
-import { nothingWaits, suppose } from './plan-from-hints.ts';
+import { nothingWaits, suppose, withoutKnown } from './plan-from-hints.ts';
 
 const ids = ['00000000-0000-7000-8000-00000000000a', '00000000-0000-7000-8000-00000000000b'] as const;
 
@@ -100,7 +100,7 @@ test('is the last look without what ended, by a clock that is not ahead of the d
 
 test('has the jobs that were enqueued since, in their order; undone, it has none', () => {
   const state = stateOf();
-  const news = enqueued(hinted(21), hinted(22, { priority: -1 }), hinted(23, { key: 'other' }));
+  const news = enqueued(hinted(23, { key: 'other' }), hinted(21), hinted(22, { priority: -1 }));
   const waiting = () => state.laneCache.lanes().map(({ key, jobs }) => [key, jobs.map(({ seq }) => seq)]);
   const guess = suppose(state, news, 150);
   expect(waiting()).toEqual([['k', [22, 21]], ['other', [23]]]); // prettier-ignore
@@ -120,6 +120,22 @@ test('what ended while nothing waited counts with the next', () => {
   expect(guess?.supposed).toMatchObject({ ended: [ids[0]], jobs: [{ seq: 21 }] });
   expect(guess?.flying.jobs().map(({ id }) => id)).toEqual([ids[1]]);
   expect(nothingWaits(state, ended(ids[1]), 170)).toBe(false); // the added job waits until the plan is written
+});
+
+test('a job that a read saw before its hint came is no news', () => {
+  const state = stateOf();
+  state.laneCache.add({ ...hinted(19), expiresMs: null, tries: 0, crashes: 0 });
+  const news = enqueued(hinted(1, { id: ids[0] }), hinted(18), hinted(19), hinted(21));
+  expect(withoutKnown(state, news).jobs.map(({ seq }) => seq)).toEqual([18, 21]);
+  state.laneCache.remove(hinted(19));
+  expect(nothingWaits(state, withoutKnown(state, enqueued(hinted(1, { id: ids[0] }))), 150)).toBe(true);
+});
+
+test('nothing is skipped where jobs that are not named have ended, or where one waits', () => {
+  const state = stateOf();
+  expect(nothingWaits(state, { ended: null, jobs: [] }, 150)).toBe(false);
+  state.laneCache.add({ ...hinted(19), expiresMs: null, tries: 0, crashes: 0 });
+  expect(nothingWaits(state, ended(ids[0]), 150)).toBe(false);
 });
 
 test.each<[string, News, Partial<ReturnType<typeof stateOf>>?]>([

@@ -7,9 +7,9 @@ import { loadOf } from './snapshot.ts';
 
 /** Content of the hints received since the last tick. */
 export interface News {
-  /** Ids of jobs that have ended. */
-  readonly ended: readonly string[];
-  /** Jobs that have been enqueued, in the order of the hints. */
+  /** Ids of jobs that have ended; null: others have ended, too. */
+  readonly ended: readonly string[] | null;
+  /** Jobs that have been enqueued, in no particular order. */
   readonly jobs: readonly HintedJob[];
 }
 
@@ -46,12 +46,22 @@ function lastLook(state: LeaderState, startedAt: number): LeaderState['lastLook'
   return serves && knowsAll(state) ? last : undefined;
 }
 
+/** Leaves out the jobs that wait or are in flight as the leader knows: a read saw them before their hint came. */
+export function withoutKnown({ seq, inFlight, laneCache }: LeaderState, news: News): News {
+  if (!news.jobs.some((job) => job.seq <= seq)) return news;
+  const flying = new Set(inFlight.flying().items.flatMap(({ jobs }) => jobs.map(({ id }) => id)));
+  return {
+    ...news,
+    jobs: news.jobs.filter(({ id }) => !flying.has(id) && laneCache.find(id) === undefined),
+  };
+}
+
 /**
- * Reports whether jobs have ended while none waits, so that this tick can be skipped. The ended jobs are kept
- * for the next plan.
+ * Reports whether nothing new waits, and nothing that the ended jobs made room for, so that this tick can be skipped.
+ * The ended jobs are kept for the next plan.
  */
 export function nothingWaits(state: LeaderState, { ended, jobs }: News, startedAt: number): boolean {
-  if (jobs.length > 0 || ended.length === 0 || !state.laneCache.empty()) return false;
+  if (jobs.length > 0 || ended === null || !state.laneCache.empty()) return false;
   if (lastLook(state, startedAt) === undefined) return false;
   state.ended = [...state.ended, ...ended];
   return state.ended.length <= endedMax;
@@ -66,19 +76,20 @@ export function nothingWaits(state: LeaderState, { ended, jobs }: News, startedA
 export function suppose(state: LeaderState, news: News, startedAt: number): Supposed | undefined {
   const { inFlight, laneCache } = state;
   const last = lastLook(state, startedAt);
-  const ended = [...state.ended, ...news.ended];
-  if (last === undefined || news.ended.length + news.jobs.length === 0 || ended.length > endedMax)
-    return undefined;
+  const told = news.ended ?? [];
+  const ended = [...state.ended, ...told];
+  if (last === undefined || told.length + news.jobs.length === 0 || ended.length > endedMax) return undefined;
   const left = inFlight.without(new Set(ended));
   if (left === undefined && news.jobs.length === 0) return undefined;
   const flying = left?.flying ?? inFlight.flying();
-  if (flying.count > inFlightMax || !follow(state, news.jobs, last.read)) return undefined;
+  const fresh = news.jobs.toSorted((one, other) => one.seq - other.seq);
+  if (flying.count > inFlightMax || !follow(state, fresh, last.read)) return undefined;
   laneCache.age();
   const added: HintedJob[] = [];
   const undo = (): void => {
     for (const job of added) laneCache.remove(job);
   };
-  for (const job of news.jobs) {
+  for (const job of fresh) {
     if (!laneCache.add({ ...job, ...untried })) {
       undo();
       return undefined;

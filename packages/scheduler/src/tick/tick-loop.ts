@@ -21,8 +21,7 @@ export interface WokenTicks extends Ticks {
    */
   readonly wakeDone: (payload: string) => void;
   /**
-   * Wakes a tick because jobs were enqueued. `payload`: the description of one job; any other content means
-   * other jobs.
+   * Wakes a tick because jobs were enqueued. `payload`: a list of jobs; any other content means other jobs.
    */
   readonly wakeNew: (payload: string) => void;
 }
@@ -59,7 +58,7 @@ export function startTicks({
       if (leader === undefined) return idleMs;
       const { otherwise, hinted, ended, jobs } = woken;
       woken = nothing();
-      const news = hinted && !otherwise ? { ended: ended ?? [], jobs } : undefined;
+      const news = hinted && !otherwise ? { ended, jobs } : undefined;
       const nextMs = await dispatcher.tick(leader, news);
       tickedAt = performance.now();
       return nextMs;
@@ -90,9 +89,9 @@ export function startTicks({
       loop.wake();
     },
     wakeNew: (payload) => {
-      const job = readHint(payload);
-      if (job === undefined || woken.jobs.length >= toldMax) woken.otherwise = true;
-      else woken.jobs.push(job);
+      const jobs = readHint(payload);
+      if (jobs === undefined || woken.jobs.length + jobs.length > toldMax) woken.otherwise = true;
+      else woken.jobs.push(...jobs);
       woken.hinted = true;
       loop.wake();
     },

@@ -16,7 +16,7 @@ import { createPollInterval } from './poll-interval.ts';
 import type { SafePlan } from '../policy/planner.ts';
 import { leftOut } from '../state/lanes/lookahead.ts';
 import type { News, Supposed } from './plan-from-hints.ts';
-import { nothingWaits, suppose } from './plan-from-hints.ts';
+import { nothingWaits, suppose, withoutKnown } from './plan-from-hints.ts';
 import { ask, cutOff, heldReasons, placesOf, toSnapshot } from './snapshot.ts';
 import type { Writing } from './write-plan.ts';
 import { heldFresh } from '../policy/why-held.ts';
@@ -92,7 +92,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     if (state.epoch !== leader.epoch) state = await begin(options, state, leader);
     if (news !== undefined && nothingWaits(state, news, startedAt)) return skip(pollInterval, state);
     // if the plan from hints is not written, the retry reads: waiting jobs only if the hints named new ones
-    const again = news?.jobs.length === 0 ? { ended: [], jobs: [] } : undefined;
+    const again = news?.jobs.length === 0 ? { ended: null, jobs: [] } : undefined;
     const { read, load, flying, guess, keys, brief, owes } = await see(looks, state, { news, startedAt });
     const snapshot = toSnapshot(read, load, {
       ...state,
@@ -154,7 +154,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     throw error;
   };
   return {
-    tick: (leader, news) => tick(leader, news).catch(failed),
+    tick: (leader, news) => tick(leader, news && withoutKnown(state, news)).catch(failed),
     serverLost,
     settled: behind.settled,
   };

@@ -83,6 +83,7 @@ export function runAttempt(options: LoneAttemptOptions): LoneAttempt {
 /** Hints that are not sent: nobody waits for this slot. */
 const untold: Hints = {
   send: () => {},
+  lists: () => false,
   ride: () => false,
   rode: () => {},
   stop: () => Promise.resolve(),

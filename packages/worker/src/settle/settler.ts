@@ -61,6 +61,7 @@ export interface SettlerOptions {
  */
 export const noHints: Hints = {
   send: () => {},
+  lists: () => false,
   ride: () => true,
   rode: () => {},
   stop: () => Promise.resolve(),

@@ -2,7 +2,7 @@ import type { Enqueued } from '@pgqueue/core';
 import type { JobRow } from '@pgqueue/core/internal';
 import { PgQueueError } from '@pgqueue/core';
 import { channelName } from '../../hints/hints.ts';
-import { hintPayload } from '../../hints/hinted-job.ts';
+import { hintedFacts } from '../../hints/hinted-job.ts';
 import { databaseError, databaseMessage, movedState, sqlState } from '../../connection/pg-errors.ts';
 import { columnsOf } from './enqueue-columns.ts';
 import { jobJson } from './job-json.ts';
@@ -78,32 +78,34 @@ export async function enqueueJobs(
 }
 
 /**
- * Enqueues one job whose id was made for this call, and notifies schedulers when it commits; resolves to
- * whether they are notified. Commits that carry a hint wait for each other, so only one carries one at a
- * time: if another is under way, the job is enqueued without a hint.
+ * Enqueues one job whose id was made for this call, and tells what a hint says of it. With `notify` it notifies schedulers
+ * itself when it commits, and resolves to true. Commits that carry a hint wait for each other, so only one carries one
+ * at a time: if another is under way, the job is enqueued without a hint.
  * @param given `facts`: the job's facts, from `hintFacts`
+ * @returns true if schedulers are notified, else what a hint of its own must tell; undefined: not known
  * @throws {PgQueueError} as {@link enqueueJobs}
  */
 export async function enqueueAndHint(
   target: Target,
   row: JobRow,
-  { facts, versions }: { readonly facts: string; readonly versions?: KeyVersions | undefined },
-): Promise<boolean> {
+  {
+    facts,
+    notify,
+    versions,
+  }: { readonly facts: string; readonly notify: boolean; readonly versions?: KeyVersions | undefined },
+): Promise<true | string | undefined> {
   const { text, values } = singleInsert(target.schema, row, { hints: true, versions });
+  const hint = [channelName(target.schema, 'queue'), facts, String(notify)];
   try {
     const [answer] = await explaining(() =>
-      target.query<{ readonly hinted: boolean }>(text, [
-        ...values,
-        channelName(target.schema, 'queue'),
-        facts,
-      ]),
+      target.query<{ readonly told: string | null }>(text, [...values, ...hint]),
     );
-    return answer?.hinted === true;
+    return answer === undefined ? undefined : (answer.told ?? true);
   } catch (error) {
     // the server's queue of hints is full, since a listening session does not read them
     if (sqlState(error) !== '54000') throw error;
     await enqueueJobs(target, [row], versions === undefined ? {} : { versions });
-    return false;
+    return undefined;
   }
 }
 
@@ -236,12 +238,12 @@ function singleInsert(
   return { text, values };
 }
 
-/** Adds the notification to an insert, with two more parameters: the channel, and the job's facts. */
+/** Adds the hint to an insert, with three more parameters: the channel, the job's facts, and whether to notify. */
 function hintingInsert(insert: string, parameters: number): string {
-  const [channel, facts] = [`$${parameters + 1}::text`, `$${parameters + 2}::text`];
+  const [channel, facts, notify] = [1, 2, 3].map((n) => `$${parameters + n}`);
   return `with made as (${insert} returning seq, created)
-select case when pg_try_advisory_xact_lock(hashtextextended(${channel}, 0)) then pg_notify(${channel}, ${hintPayload(facts)})::text = '' else false end as hinted
-from made`;
+select case when not (${notify}::boolean and pg_try_advisory_xact_lock(hashtextextended(${channel}, 0)) and pg_notify(${channel}, '[' || h.told || ']')::text = '') then h.told end as told
+from made cross join lateral (select ${hintedFacts(`${facts}::text`)} as told offset 0) h`;
 }
 
 /**
