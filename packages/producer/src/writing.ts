@@ -244,12 +244,12 @@ async function enqueueOne(
 ): Promise<readonly Enqueued[]> {
   const notify = hints.ride();
   let told: true | string | undefined;
+  const jobs = (): readonly string[] | undefined => (typeof told === 'string' ? [told] : undefined);
   try {
     told = await enqueueAndHint(database, row, { ...given, notify });
-    return [{ id: row.id, outcome: 'enqueued' }];
   } finally {
-    const jobs = typeof told === 'string' ? [told] : undefined;
-    if (notify) hints.rode(told === true, jobs);
-    else hints.send(jobs);
+    if (notify) hints.rode(told === true, jobs());
   }
+  if (!notify) hints.send(jobs());
+  return [{ id: row.id, outcome: 'enqueued' }];
 }
