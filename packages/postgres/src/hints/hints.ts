@@ -45,6 +45,8 @@ export interface Hints {
 
 /** Maximum number of jobs in one hint. */
 const toldMax = 64;
+/** The same of jobs that were enqueued: a leader reads if there are more. */
+const enqueuedMax = 16;
 /** Maximum length of a payload in bytes: PostgreSQL takes less than 8,000. */
 const payloadMax = 7_900;
 /** Pause after a hint that a statement carried, in milliseconds: such a hint costs next to nothing. */
@@ -114,7 +116,7 @@ export function createHints(executor: Executor, schema: string, channel: HintCha
       again = true;
       if (!busy && !stopped) now();
     },
-    lists: () => told !== null && told.length < toldMax,
+    lists: () => told !== null && told.length < enqueuedMax,
     ride: () => {
       if (busy || stopped) return false;
       busy = true;
