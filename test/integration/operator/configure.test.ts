@@ -225,7 +225,7 @@ describe('schedules', () => {
     expect(await operator.schedules.set({ name: 'nightly', cron: '0 3 * * *', job })).toBe('created');
     await operator.schedules.runNow('nightly');
     const rows = await sql(
-      `select task, queue, key, priority, max_tries, payload_version, payload, extract(epoch from timeout)::integer as timeout
+      `select task, queue, key, attributes, priority, max_tries, payload_version, payload, extract(epoch from timeout)::integer as timeout
        from pgqueue.queue`,
     );
     expect(rows).toEqual([
@@ -233,6 +233,7 @@ describe('schedules', () => {
         task: 'charge',
         queue: 'payments',
         key: 'acme',
+        attributes: { schedule: 'nightly' },
         priority: -2,
         max_tries: 5,
         payload_version: 3,

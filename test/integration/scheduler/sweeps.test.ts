@@ -152,6 +152,29 @@ test('after a downtime only the latest missed slot is made up for', async () => 
   expect(slot).toEqual({ latest: true, jobs: 1, planned: true });
 });
 
+test('a job tells its schedule and its slot, unless it has attributes of these names', async () => {
+  const before = `clock_timestamp() - interval '2 hours'`;
+  await setSchedule('plain', '0 * * * *', before);
+  await setSchedule('own', '0 * * * *', before);
+  await bench.database.query(
+    `update pgqueue.schedule set options = '{"attributes": {"slot": 7, "size": 1}}' where name = 'own'`,
+    [],
+  );
+  await bench.scheduler();
+  await until('both fired', async () => (await bench.count('queue')) === 2);
+  const jobs = await bench.database.query<{ attributes: unknown; slot: string }>(
+    `select q.attributes, to_char(s.last_slot at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') as slot
+     from pgqueue.queue q join pgqueue.schedule s on s.name = q.attributes ->> 'schedule' order by s.name desc`,
+    [],
+  );
+  const [plain] = jobs;
+  expect(plain?.slot).toMatch(/^20\d\d-\d\d-\d\dT\d\d:\d\d:00Z$/);
+  expect(jobs.map(({ attributes }) => attributes)).toEqual([
+    { schedule: 'plain', slot: plain?.slot },
+    { schedule: 'own', slot: 7, size: 1 },
+  ]);
+});
+
 test('a schedule that can not be read is reported, and does not stop the others', async () => {
   await setSchedule('broken', 'every now and then', `clock_timestamp() - interval '1 s'`);
   await setSchedule('fine', '* * * * * *');

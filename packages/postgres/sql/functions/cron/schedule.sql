@@ -1,12 +1,15 @@
--- Enqueues the job of a schedule, and returns its id; null: there is no such schedule. Runs with the
--- caller's rights: an operator may insert jobs anyway.
-create function enqueue_scheduled(p_name text) returns uuid
+-- Enqueues the job of a schedule, and returns its id; null: there is no such schedule. The job has the attributes
+-- schedule, and slot if there is one, unless it is given others of these names. Runs with the caller's rights: an
+-- operator may insert jobs anyway.
+create function enqueue_scheduled(p_name text, p_slot timestamptz default null) returns uuid
   language sql volatile
   set search_path from current
 as $$
   insert into queue (queue, task, key, priority, attributes, timeout, max_tries, max_crashes, retry, payload, payload_version)
   select coalesce(s.options ->> 'queue', 'default'), s.task, coalesce(s.options ->> 'key', ''),
-         coalesce((s.options ->> 'priority')::integer, 0), coalesce(nullif(s.options -> 'attributes', 'null'), '{}'),
+         coalesce((s.options ->> 'priority')::integer, 0),
+         jsonb_strip_nulls(jsonb_build_object('schedule', s.name, 'slot', to_char(p_slot at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')))
+           || coalesce(nullif(s.options -> 'attributes', 'null'), '{}'),
          (s.options ->> 'timeoutMs')::float8 * interval '1 millisecond', coalesce((s.options ->> 'maxTries')::smallint, 20),
          coalesce((s.options ->> 'maxCrashes')::smallint, 3), nullif(s.options -> 'retry', 'null'), s.payload,
          coalesce((s.options ->> 'payloadVersion')::integer, 1)
@@ -35,7 +38,7 @@ begin
   end if;
   if v_slot is not null and (v_slot > s.last_slot) is not false then
     begin
-      job := enqueue_scheduled(s.name);
+      job := enqueue_scheduled(s.name, v_slot);
     exception when sqlstate 'PQ003' then
       refused := sqlerrm;
       v_slot := null;
