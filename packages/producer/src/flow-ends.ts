@@ -85,7 +85,7 @@ export function createFlowEnds(parts: HearingParts | undefined, codec: Codec | u
     ended: async (options = {}) => {
       const timeoutMs = waitMs('flow.ended', options);
       if (waits === undefined) throw noDatabase('await flows');
-      return endOf(await waits.wait(id, timeoutMs), id, timeoutMs);
+      return endOf(await waits.wait(id, timeoutMs, options.signal), id, timeoutMs);
     },
     results: (step) => results(id, step),
   });

@@ -3,6 +3,7 @@ import type { Shape } from '@pgqueue/core/internal';
 import { PgQueueError } from '@pgqueue/core';
 import {
   aDuration,
+  aSignal,
   durationMs,
   errorLine,
   isUuid,
@@ -19,9 +20,11 @@ import { noDatabase } from './writing.ts';
 export interface ResultOptions {
   /** Longest wait; 0: looks once. Default `'30s'`. */
   readonly timeout?: Duration;
+  /** Ends the wait when it aborts, with its reason; the job or flow goes on. */
+  readonly signal?: AbortSignal;
 }
 
-const shape: Shape<ResultOptions> = { timeout: optional(aDuration) };
+const shape: Shape<ResultOptions> = { timeout: optional(aDuration), signal: optional(aSignal) };
 
 /** Results of jobs, as one producer awaits them. */
 interface Results {
@@ -38,7 +41,7 @@ export function createResults(parts: HearingParts | undefined, codec: Codec | un
       const timeoutMs = waitMs('producer.result', options);
       const id = idOf('producer.result', 'the id of a job, a UUID, or what an enqueue returned', job);
       if (waits === undefined) throw noDatabase('await results');
-      return resultOf(await waits.wait(id, timeoutMs), { id, timeoutMs, codec }) as Result;
+      return resultOf(await waits.wait(id, timeoutMs, options.signal), { id, timeoutMs, codec }) as Result;
     },
     stop: async () =>
       waits?.stop(new PgQueueError('closed', 'this producer was closed: it awaits no results')),

@@ -145,6 +145,28 @@ describe('a wait ends as its job has ended', () => {
     expect(await listeners()).toBe(0);
   });
 
+  test('aborted: by the caller, with the reason of its signal; others go on', async () => {
+    const producer = produce();
+    const id = await insert();
+    const request = new AbortController();
+    const left = producer
+      .result(id, { timeout: '1h', signal: request.signal })
+      .catch((error: unknown) => error);
+    const other = producer.result(id, { timeout: '1h', signal: new AbortController().signal });
+    await until('the listener', async () => (await listeners()) === 1);
+    const reason = new Error('the request is gone');
+    request.abort(reason);
+    expect(await left).toBe(reason);
+    await expect(producer.result(id, { signal: request.signal })).rejects.toBe(reason);
+    await ack(id, await run('n', [id]), 5);
+    expect(await other).toBe(5);
+    const wrong = { signal: new AbortController() as unknown as AbortSignal };
+    await expect(producer.result(id, wrong)).rejects.toMatchObject({
+      code: 'configuration',
+      message: expect.stringMatching(/signal must be an AbortSignal/) as string,
+    });
+  });
+
   test('lost: a result that could not be stored', async () => {
     const id = await insert();
     await ack(id, await run('n', [id]), { pgqueue_error: 'it is a cycle' });

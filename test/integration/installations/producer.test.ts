@@ -102,6 +102,10 @@ describe('three installations', () => {
     expect(await producer().signal(run.id, 'go', null)).toBe('signalled');
     for (const found of [run, producer().flow(run.id)]) {
       await expect(found.ended({ timeout: 0 })).rejects.toMatchObject({ code: 'result_timeout' });
+      const request = new AbortController();
+      const left = found.ended({ timeout: '1h', signal: request.signal }).catch((error: unknown) => error);
+      request.abort('gone');
+      expect(await left).toBe('gone');
       expect(await listed(found.results('go'))).toEqual([{ job: null, outcome: 'done', result: null }]);
       await expect(listed(found.results('gone'))).rejects.toMatchObject({ code: 'not_found' });
     }
@@ -136,6 +140,10 @@ describe('three installations', () => {
         code: 'result_timeout',
         data: { status: 'pending' },
       });
+      const request = new AbortController();
+      const left = producer.result(id, { timeout: '1h', signal: request.signal });
+      setImmediate(() => request.abort('gone'));
+      await expect(left).rejects.toBe('gone');
       const back = { ...route, installation: 1, version: 2 };
       await setRoute(one, back);
       await setRoute(two, back);

@@ -113,6 +113,12 @@ export const aFunction: Rule = {
   judge: (value) => typeof value === 'function',
 };
 
+/** An `AbortSignal`. */
+export const aSignal: Rule = {
+  expected: 'an AbortSignal',
+  judge: (value) => value instanceof AbortSignal,
+};
+
 /** `true` or `false`; texts such as "true" are refused. */
 export const aFlag: Rule = {
   expected: 'true or false',

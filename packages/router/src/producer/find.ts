@@ -1,5 +1,6 @@
 import { installationOf, PgQueueError } from '@pgqueue/core';
 import { isUuid } from '@pgqueue/core/internal';
+import type { ResultOptions } from '@pgqueue/producer';
 import type { Member } from '../installations/member.ts';
 
 /** Returns the installations in the order in which to look for an id: first the one that it names. */
@@ -32,4 +33,17 @@ export async function findIn<Result>(
     }
   }
   throw silent ?? missing;
+}
+
+/** Resolves as `search`, but a wait that its caller has aborted rejects with the reason, not as an installation's failure. */
+export async function untilAborted<Result>(
+  { signal }: ResultOptions = {},
+  search: Promise<Result>,
+): Promise<Result> {
+  try {
+    return await search;
+  } catch (error) {
+    signal?.throwIfAborted();
+    throw error;
+  }
 }

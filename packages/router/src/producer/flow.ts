@@ -1,7 +1,7 @@
 import type { FlowHandle } from '@pgqueue/producer';
 import { flowIdOf } from '@pgqueue/producer/internal';
 import type { Member } from '../installations/member.ts';
-import { findIn, lookUpOrder } from './find.ts';
+import { findIn, lookUpOrder, untilAborted } from './find.ts';
 import type { Producers } from './members.ts';
 
 /** A flow by its id, in the installation that has it: a flow does not move. */
@@ -10,7 +10,11 @@ export function flowIn(members: readonly Member[], producers: Producers, flowId:
   const order = lookUpOrder(members, id);
   return {
     id,
-    ended: (options) => findIn(order, (member) => producers.plain(member).flow(id).ended(options)),
+    ended: (options) =>
+      untilAborted(
+        options,
+        findIn(order, (member) => producers.plain(member).flow(id).ended(options)),
+      ),
     results: async function* results(step) {
       const { first, rest } = await findIn(order, async (member) => {
         const all = producers.plain(member).flow(id).results(step)[Symbol.asyncIterator]();

@@ -7,7 +7,7 @@ import type { Member } from '../installations/member.ts';
 import type { Routes } from '../route/routes.ts';
 import type { IdOf } from '@pgqueue/postgres/internal';
 import { knownElsewhere } from './before.ts';
-import { findIn, lookUpOrder } from './find.ts';
+import { findIn, lookUpOrder, untilAborted } from './find.ts';
 import { flowIn } from './flow.ts';
 import { enqueueSplit } from './many.ts';
 import type { Producers } from './members.ts';
@@ -161,9 +161,17 @@ type Found<Result> =
   | { readonly kind: 'open'; readonly member: Member };
 
 async function awaitResult<Result>(
-  { members, producers }: RouterProducerParts,
+  parts: RouterProducerParts,
   job: string | Enqueued<Result>,
   options: ResultOptions = {},
+): Promise<Result> {
+  return untilAborted(options, findResult(parts, job, options));
+}
+
+async function findResult<Result>(
+  { members, producers }: RouterProducerParts,
+  job: string | Enqueued<Result>,
+  options: ResultOptions,
 ): Promise<Result> {
   const endsAt = performance.now() + waitMs('producer.result', options);
   const id: unknown = typeof job === 'object' && job !== null ? job.id : job;
@@ -171,8 +179,9 @@ async function awaitResult<Result>(
   const look = async (member: Member): Promise<Found<Result>> => {
     if (order.length === 1) return { kind: 'open', member };
     try {
-      return { kind: 'ended', value: await producers.plain(member).result(job, { timeout: 0 }) };
+      return { kind: 'ended', value: await producers.plain(member).result(job, { ...options, timeout: 0 }) };
     } catch (error) {
+      options.signal?.throwIfAborted();
       const open = !(error instanceof PgQueueError) || error.code === 'result_timeout';
       if (open && performance.now() < endsAt) return { kind: 'open', member };
       throw error;
@@ -189,7 +198,7 @@ async function awaitResult<Result>(
     const { member } = found;
     try {
       const timeout = Math.max(0, endsAt - performance.now());
-      return await member.run(() => producers.plain(member).result(job, { timeout }));
+      return await member.run(() => producers.plain(member).result(job, { ...options, timeout }));
     } catch (error) {
       const vanished = error instanceof PgQueueError && error.code === 'not_found';
       if (!vanished || order.length === 1 || search === searchesMax) throw error;
