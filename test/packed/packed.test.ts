@@ -147,9 +147,10 @@ describe('an empty project with the tarballs', () => {
     /** Modules to import, in a file that does nothing else. */
     readonly imports?: readonly string[];
     readonly outDir?: string;
+    readonly declaration?: boolean;
     readonly skipLibCheck?: boolean;
   }): Promise<string> {
-    const { files = [], imports = [], outDir, skipLibCheck = false } = wanted;
+    const { files = [], imports = [], outDir, declaration = false, skipLibCheck = false } = wanted;
     const lines = imports.map((name, index) => `import * as n${index} from '${name}';\nvoid n${index};\n`);
     writeFileSync(join(project, 'imports.ts'), `${lines.join('')}export {};\n`);
     const config = {
@@ -162,6 +163,7 @@ describe('an empty project with the tarballs', () => {
         exactOptionalPropertyTypes: true,
         noUncheckedIndexedAccess: true,
         skipLibCheck,
+        declaration,
         ...(outDir === undefined ? { noEmit: true } : { outDir }),
       },
       files: [...files, 'imports.ts'],
@@ -240,6 +242,12 @@ describe('an empty project with the tarballs', () => {
       thread: true, // the heartbeat's own, from the built file
       status: 'done',
     });
+  });
+
+  test('declarations of a user who has pgqueue alone name no other package of ours: with pnpm it is not to be found', async () => {
+    await compile({ files: ['declared.ts'], outDir: 'declared', declaration: true });
+    const written = readFileSync(join(project, 'declared/declared.d.ts'), 'utf8');
+    expect(written.match(/import\("@pgqueue[^)]*"\)\.\w+/g)).toBeNull();
   });
 
   test('a bundle that keeps our packages external runs: migrations, an isolated handler, the heartbeat thread', async () => {

@@ -51,7 +51,7 @@ const forecastEveryMs = 1_000;
  * arrive, that jobs run as long as they did on average, and that every slot of the pool can run them.
  * @throws {PgQueueError} `configuration`
  */
-export function earliestDeadline(options: EarliestDeadlineOptions): Order<State> {
+export function earliestDeadline(options: EarliestDeadlineOptions): Order {
   checkPart('order', 'earliest_deadline', { options, shape });
   const { deadline, cost, otherwiseMs = null } = options;
   const rank = (job: Candidate): number => {
