@@ -1,6 +1,7 @@
 """How an attempt that has ended is settled, and what its handler is given."""
 from __future__ import annotations
 
+import inspect
 import math
 import random
 from collections.abc import Mapping
@@ -53,7 +54,16 @@ def place_of(attempt: Attempt, field: Field) -> Place:
 
 
 def encoded_result(codec: Codec | None, value: Json, attempt: Attempt) -> tuple[str | None, str | None]:
-    """A result as it is stored, and the problem if it can't be stored: then the text tells that."""
+    """A result as it is stored, and the problem if it can't be stored: then the text tells that.
+
+    Raises ``configuration`` for a coroutine or a generator: nobody has run it, and the job is not done.
+    """
+    if inspect.isawaitable(value) or inspect.isgenerator(value) or inspect.isasyncgen(value):
+        kind = type(value).__name__
+        raise PgQueueError(
+            "configuration",
+            f"the handler returned a {kind}, which has not run: in an async def await it; in place of yield return a list",
+        )
     text, problem = result_text(value)
     if codec is None or text is None:
         return text, problem

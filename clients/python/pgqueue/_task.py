@@ -151,7 +151,8 @@ def task(
 
     def made(handler: Handler) -> Task:
         parameters = _parameters(name, handler)
-        is_async = inspect.iscoroutinefunction(handler)
+        called = getattr(handler, "__call__", None)  # of an object that is called like a function
+        is_async = inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(called)
         if process and is_async:
             raise PgQueueError("configuration", f"task {name!r}: a handler in a process of its own can't be async")
         timeout_ms = None if timeout is None else max(1, math.ceil(checked_ms(timeout, "timeout")))

@@ -174,6 +174,37 @@ class Outcomes(DatabaseTest):
                 self.producer.result(made)
             self.assertEqual(caught.exception.code, "result_lost", payload)
 
+    def test_a_handler_that_has_not_run_is_not_done(self) -> None:
+        once = RetryPolicy(max_tries=1)
+
+        async def unseen(payload):
+            raise AssertionError("nobody awaits it")
+
+        @task("wrapped", retry=once)
+        def wrapped(payload):
+            return unseen(payload)
+
+        @task("returned", retry=once)
+        async def returned(payload):
+            return unseen(payload)
+
+        @task("yielding", retry=once)
+        def yielding(payload):
+            yield 1
+
+        class Called:
+            async def __call__(self, payload):
+                return "ran"
+
+        called = task("called")(Called())
+        self.worker(wrapped, returned, yielding, called)
+        for one, kind in ((wrapped, "coroutine"), (returned, "coroutine"), (yielding, "generator")):
+            id = self.producer.enqueue(one, None).id
+            until(f"{one.name} to end", lambda: status(id) not in ("pending", "ready", "running"))
+            self.assertEqual((one.name, status(id)), (one.name, "dead"))
+            self.assertIn(f"the handler returned a {kind}", errors(id)[0]["message"])
+        self.assertEqual(self.producer.result(self.producer.enqueue(called, None)), "ran")
+
     def test_fan_out(self) -> None:
         @task("child")
         def child(payload, ctx):
