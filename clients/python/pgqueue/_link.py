@@ -101,6 +101,7 @@ class Link:
 
     def __init__(self, conninfo: str, name: str) -> None:
         self._conninfo = own_conninfo(conninfo, name)
+        self._process = os.getpid()
         self._lock = threading.RLock()
         self._strict = False
         self.connection: psycopg.Connection[Any] | None = None
@@ -110,6 +111,7 @@ class Link:
 
     def query(self, statement: str, parameters: Sequence[object] = ()) -> list[Any]:
         """Runs one statement in its own transaction; returns its rows."""
+        self._check_process()
         with self._lock:
             self.busy_since = time.monotonic()
             try:
@@ -127,6 +129,13 @@ class Link:
                 raise
             finally:
                 self.busy_since = None
+
+    def _check_process(self) -> None:
+        """In a fork, leaves the connection to the parent process: both would read each other's answers."""
+        if self._process != os.getpid():
+            self._process = os.getpid()
+            self._lock = threading.RLock()  # another thread may have held it
+            self.connection = None  # not closed: that would tell the server
 
     def one(self, statement: str, parameters: Sequence[object] = ()) -> Any:
         """The first column of the first row; None: there is none."""
@@ -197,6 +206,7 @@ class Link:
             pass  # it has just ended
 
     def close(self) -> None:
+        self._check_process()
         with self._lock:
             connection, self.connection = self.connection, None
             if connection is not None:

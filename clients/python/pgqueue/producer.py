@@ -4,6 +4,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import os
 import random
 import time
 from collections.abc import Generator, Sequence
@@ -221,7 +222,7 @@ def _gone(id: str, status: str | None) -> PgQueueError:
 
 
 class Producer(_Producing):
-    """Enqueues jobs. Threads may share one.
+    """Enqueues jobs. Threads may share one; after a fork each process has its own connection.
 
     With ``conn`` a call writes in the transaction of that connection (psycopg 3, psycopg2, SQLAlchemy, Django): the
     jobs are there when it commits, and not at all if it rolls back. Without, it commits by itself.
@@ -292,6 +293,7 @@ class AsyncProducer(_Producing):
 
     _connection: psycopg.AsyncConnection[Any] | None = None
     _turn: asyncio.Lock | None = None
+    _process = os.getpid()
 
     async def enqueue(
         self, task: str | Task, payload: Json = _EMPTY, *, conn: Any = None, **options: Unpack[JobOptions]
@@ -313,6 +315,7 @@ class AsyncProducer(_Producing):
 
     async def close(self) -> None:
         self._closed = True
+        self._check_process()
         if self._connection is not None:
             await self._connection.close()
 
@@ -321,6 +324,11 @@ class AsyncProducer(_Producing):
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    def _check_process(self) -> None:
+        """In a fork, leaves the connection to the parent process: see Link."""
+        if self._process != os.getpid():
+            self._process, self._connection, self._turn = os.getpid(), None, None
 
     async def _drive(self, steps: Steps[Answer]) -> Answer:
         try:
@@ -338,6 +346,7 @@ class AsyncProducer(_Producing):
     async def _answer(self, query: _Query) -> Any:
         if query.connection is not None:
             return await foreign_query_async(query.connection, query.statement, query.parameters)
+        self._check_process()
         if self._turn is None:
             self._turn = asyncio.Lock()
         async with self._turn:

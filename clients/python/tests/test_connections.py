@@ -1,6 +1,9 @@
 """Connections that are lost, as the chaos bench loses them: nothing is believed to be done that is not, and threads go on."""
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
 import socket
 import threading
 import unittest
@@ -8,7 +11,7 @@ from unittest import mock
 from urllib.parse import urlsplit
 
 import psycopg
-from pgqueue import Producer, RetryPolicy, _transaction, task
+from pgqueue import AsyncProducer, Producer, RetryPolicy, _transaction, task
 from pgqueue._link import Link
 from psycopg.conninfo import make_conninfo
 
@@ -64,6 +67,74 @@ class Links(unittest.TestCase):
         with mock.patch.object(psycopg.Cursor, "fetchall", losing), self.assertRaises(psycopg.OperationalError):
             link.one("select 1")
         self.assertEqual(link.one("select 1"), 1)
+
+
+class Forks(unittest.TestCase):
+    """A server that loads the application, and then forks its processes."""
+
+    def in_a_fork(self, work) -> int:
+        """Runs ``work`` in a fork; returns the number that it returns there."""
+        here, there = os.pipe()
+        child = os.fork()
+        if child == 0:
+            signal.alarm(60)
+            try:
+                os.write(there, str(work()).encode())
+            finally:
+                os._exit(0)
+        os.close(there)
+        self.addCleanup(os.close, here)
+        os.waitpid(child, 0)
+        return int(os.read(here, 100))
+
+    def test_a_fork_has_a_connection_of_its_own(self) -> None:
+        link = Link(PRODUCER, "pgqueue forks")
+        self.addCleanup(link.close)
+
+        def work() -> int:
+            session = link.one("select pg_backend_pid()")
+            link.close()
+            return session
+
+        def close() -> int:
+            link.close()
+            return 0
+
+        session = link.one("select pg_backend_pid()")
+        self.assertNotEqual(self.in_a_fork(work), session)
+        self.assertEqual(self.in_a_fork(close), 0)
+        self.assertEqual(link.one("select pg_backend_pid()"), session)
+
+    def test_a_lock_that_a_thread_holds_at_the_fork_is_free_there(self) -> None:
+        link = Link(PRODUCER, "pgqueue forks")
+        self.addCleanup(link.close)
+        taken, free = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with link._lock:
+                taken.set()
+                free.wait()
+
+        holding = threading.Thread(target=hold)
+        holding.start()
+        taken.wait()
+        try:
+            self.assertEqual(self.in_a_fork(lambda: link.one("select 7")), 7)
+        finally:
+            free.set()
+            holding.join()
+
+    def test_so_has_an_asynchronous_producer(self) -> None:
+        producer = AsyncProducer(PRODUCER)
+
+        def enqueue() -> int:
+            asyncio.run(producer.enqueue("later", queue="forks"))
+            return producer._connection.info.backend_pid
+
+        session = enqueue()
+        self.assertNotEqual(self.in_a_fork(enqueue), session)
+        self.assertEqual(enqueue(), session)
+        asyncio.run(producer.close())
 
 
 class Refusing:
