@@ -230,6 +230,15 @@ test('a publication of all tables takes every deletion', async () => {
   }
 });
 
+test('history and its partitions have a replica identity, however they are published', async () => {
+  const without = await ground.sql(
+    `select c.relname from pg_class c
+     where (c.oid = 'pgqueue.history'::regclass or c.oid in (select inhrelid from pg_inherits where inhparent = 'pgqueue.history'::regclass))
+       and c.relreplident <> 'f'`,
+  );
+  expect(without).toEqual([]);
+});
+
 test('a statement_timeout of the role bounds what is deleted, and nothing else', async () => {
   await ground.sql(
     `insert into pgqueue.queue_config (queue, retention) values ('short', '1 day'), ('long', '30 days')`,

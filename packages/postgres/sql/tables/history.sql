@@ -32,6 +32,8 @@ create index history_flow on history (flow, step) where flow is not null;
 -- Takes rows of days that have no partition yet, so that a settlement never fails for lack of one.
 create table history_default partition of history default;
 alter table history_default replica identity full;
+-- For publications that publish partitions as this table: deletes of a subscriber's rows go by its identity.
+alter table history replica identity full;
 -- Progress of trim_history. kept_at: rows of queues with a shorter retention than the longest have been
 -- deleted as of this time; settings: a hash of the retentions that this was done by.
 create table history_trim (
