@@ -3,6 +3,7 @@ import type { TaskHandler } from '@pgqueue/core';
 import { createRouter, homeOf } from '@pgqueue/router';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
+import { startCutProxy } from '../../support/cut-proxy.ts';
 import { until } from '../../support/until.ts';
 import { nth, useRunning, useSeveral } from './support.ts';
 
@@ -138,6 +139,27 @@ test('an installation that is down does not keep the others from work; one that 
     await wrong.stop();
   } finally {
     await Promise.all([partly.close(), swapped.close()]);
+  }
+});
+
+test('one that is wrong, and answers after the start, ends the worker with an error', async () => {
+  const proxy = await startCutProxy(nth(several.installations, 1).connectionString);
+  proxy.hold('to-client');
+  const late = createRouter({
+    installations: [nth(several.installations, 0), { number: 3, name: 'three', connectionString: proxy.url }],
+  });
+  try {
+    const worker = late.worker({ tasks: [recorder().handler] });
+    running.push(worker);
+    await worker.start();
+    proxy.hold(undefined);
+    await expect(worker.ended).rejects.toMatchObject({
+      code: 'configuration',
+      message: expect.stringContaining('its database says number 2 (two)') as string,
+    });
+  } finally {
+    await late.close();
+    await proxy.close();
   }
 });
 

@@ -47,6 +47,8 @@ export function createRouterWorker(members: readonly Member[], options: RouterWo
   const stopping = new AbortController();
   let started: Promise<void> | undefined;
   let stopped: Promise<void> | undefined;
+  /** Why it ended by itself, where none of its workers had begun to work there. */
+  let failure: { readonly error: unknown } | undefined;
 
   const stop: RouterWorker['stop'] = async (given) => {
     checkStop(given);
@@ -66,9 +68,14 @@ export function createRouterWorker(members: readonly Member[], options: RouterWo
       throw error instanceof AggregateError ? error.errors[0] : error;
     }
     // what fails later ends all of it, and `ended` tells
-    all.catch(() => void stop({ drainMs: 0 }));
+    all.catch((error: unknown) => {
+      failure = { error };
+      void stop({ drainMs: 0 });
+    });
   };
-  const ended = Promise.all(workers.map(({ worker }) => worker.ended)).then(() => {});
+  const ended = Promise.all(workers.map(({ worker }) => worker.ended)).then(() => {
+    if (failure !== undefined) throw failure.error;
+  });
   ended.catch(() => void stop());
   return {
     nodes: Object.fromEntries(workers.map(({ member, worker }) => [member.installation.name, worker.node])),
