@@ -218,6 +218,9 @@ test('a job on its way is known by its id, and its result comes from where it ra
   const { producer, operator } = router;
   expect(await operator.jobs.cancel([job.id])).toMatchObject([{ verdict: 'busy', status: 'pending' }]);
   expect(await operator.jobs.get(job.id)).toMatchObject({ status: 'pending', ...acme, payload: { n: 1 } });
+  expect((await operator.explain(job.id)).reasons).toMatchObject([
+    { kind: 'held', gate: 'moving', message: expect.stringContaining('is on its way') as string },
+  ]);
   const busy = { code: 'installation', message: expect.stringContaining('is busy') as string };
   await expect(producer.signalJob(job.id, 'go', null)).rejects.toMatchObject(busy);
   await expect(operator.jobs.signal(job.id, 'go')).rejects.toMatchObject(busy);

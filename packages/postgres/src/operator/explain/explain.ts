@@ -64,7 +64,10 @@ async function compose(
   // it ended after it was read
   const job = seen.finished === null && facts === undefined ? await readSummary(database, seen.id) : seen;
   if (job === undefined) throw jobNotFound(seen.id);
-  if (facts === undefined) return { job, reasons: endedReasons(job), ...nothingAhead };
+  if (facts === undefined) {
+    const reasons = job.finished === null ? [onItsWay(job)] : endedReasons(job);
+    return { job, reasons, ...nothingAhead };
+  }
   const waited = facts.waitsFor === null ? undefined : await readFlow(database, facts.waitsFor);
   return {
     job,
@@ -89,6 +92,12 @@ export function jobNotFound(id: string): PgQueueError {
     `there is no job ${id}: it never was, was deleted, its history has been dropped, or it belongs to a step of a flow that is still blocked ("pgqueue flows show" tells what those wait for)`,
     { data: { id } },
   );
+}
+
+/** Returns the reason of a job that has not ended, and is in no QUEUE: a move of its key has it. */
+function onItsWay({ key }: JobSummary): Reason {
+  const message = `it is on its way to another installation with key ${JSON.stringify(key)}: "pgqueue keys move" goes on with that`;
+  return { kind: 'held', gate: 'moving', message, until: null };
 }
 
 function endedReasons(job: JobSummary): readonly Reason[] {
