@@ -164,6 +164,11 @@ describe('over several', () => {
     expect(status.stdout).toMatch(/^two +2 +down /m);
     expect(status.stdout).toMatch(/^DOWN {2}installation two \(number 2\): /m);
     expect(Math.max(...status.stdout.split('\n').map((line) => line.length))).toBeLessThanOrEqual(80);
+    expect(await pgqueue('installations', 'limits')).toMatchObject({
+      code: 1,
+      stdout: 'no shared limits in those that answer\n',
+      stderr: expect.stringContaining('DOWN  installation two (number 2)') as string,
+    });
     const listed = await pgqueue('jobs', 'list');
     expect(listed).toMatchObject({ code: 1, stdout: expect.stringContaining('DOWN  installation two') });
     const checked = await pgqueue('installations', 'check');

@@ -78,11 +78,20 @@ function addCheck(installations: Command): void {
 
 function addLimits(installations: Command): void {
   const command = acrossInstallations(installations.command('limits'))
-    .description('Lists the limits that installations share: home, size, and the part of each installation.')
+    .description(
+      'Lists the limits that installations share: home, size, and the part of each installation. Exit code 1: one does not answer.',
+    )
     .action((_options: unknown, self: Command) =>
       withRouter(self, async (router, output) => {
-        const limits = await router.operator.limits.list();
-        output.answer(limits, () => partsText(limits, output));
+        const { limits, installations: all } = await router.operator.status();
+        const down = all.flatMap(({ error }) => error ?? []);
+        output.answer(limits, () =>
+          limits.length === 0 && down.length > 0
+            ? 'no shared limits in those that answer'
+            : partsText(limits, output),
+        );
+        for (const error of down) output.note(`DOWN  ${oneLine(error)}`);
+        return down.length === 0 ? 0 : 1;
       }),
     );
   examples(command, [['installations limits --installations all.json', 'who has which part']]);
