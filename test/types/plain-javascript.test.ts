@@ -12,9 +12,8 @@ const connectionString = 'postgres://nobody:s3cret-canary@127.0.0.1:9/none';
 const task = defineTask({ name: 'mail', payload: z.object({ to: z.string() }) });
 const handler = implement(task, () => null);
 const of = (): null => null;
-const router = createRouter({
-  installations: [1, 2].map((number) => ({ number, name: `n-${number}`, connectionString })),
-});
+const installations = [1, 2].map((number) => ({ number, name: `n-${number}`, connectionString }));
+const router = createRouter({ installations });
 
 /** Functions that a user calls, with valid options. */
 const makers: readonly (readonly [what: string, make: (options: never) => unknown, right: object])[] = [
@@ -23,6 +22,7 @@ const makers: readonly (readonly [what: string, make: (options: never) => unknow
   ['createScheduler', createScheduler, { connectionString }],
   ['createWorker', createWorker, { connectionString, tasks: [handler] }],
   ['createPuller', createPuller, { connectionString, tasks: ['mail'] }],
+  ['createRouter', createRouter, { installations }],
   ['router.puller', (options: never) => router.puller(options), { tasks: ['mail'] }],
   ['defineTask', defineTask, { name: 'mail', payload: z.object({}) }],
   [
@@ -68,6 +68,8 @@ const mistakes: readonly (readonly [what: string, wrong: object, problem: string
   ['createPuller', { tasks: [5] }, 'tasks[0] must be'],
   ['createPuller', { tasks: [null] }, 'tasks[0] must be'],
   ['createPuller', { slot: 5 }, 'there is no slot: did you mean slots?'],
+  ['createRouter', { poll: 100 }, 'there is no poll: did you mean pollMs?'],
+  ['createRouter', { actor: { name: 'ada' } }, 'actor.via must be given: "dashboard" or "cli"'],
   ['router.puller', { task: ['mail'] }, 'there is no task: did you mean tasks?'],
   ['router.puller', { tasks: [5] }, 'tasks[0] must be'],
   ['router.puller', { slots: '5' }, 'slots must be a whole number from 1 to 100000, not "5"'],

@@ -15,7 +15,7 @@ import type { Actor, Operator } from '@pgqueue/postgres';
 import { createOperator } from '@pgqueue/postgres';
 import type { Producer, TraceSource } from '@pgqueue/producer';
 import type { Installation } from '@pgqueue/postgres/internal';
-import { checkInstallations } from '@pgqueue/postgres/internal';
+import { anActor, checkInstallations } from '@pgqueue/postgres/internal';
 import type { Member } from './installations/member.ts';
 import { createMember } from './installations/member.ts';
 import { operateKeys } from './move/keys.ts';
@@ -91,7 +91,7 @@ const shape: Shape<RouterOptions> = {
   observe: optional(aFunction),
   trace: optional(aFunction),
   codec: optional(aCodec),
-  actor: optional(anything),
+  actor: optional(anActor),
 };
 
 /**

@@ -1,4 +1,6 @@
 import { PgQueueError } from '@pgqueue/core';
+import type { Rule } from '@pgqueue/core/internal';
+import { anObject, aText, oneOf } from '@pgqueue/core/internal';
 import type { Database } from '../connection/database.ts';
 
 /** Person or program that acts, as the dashboard or the command line names it. */
@@ -6,6 +8,9 @@ export interface Actor {
   readonly name: string;
   readonly via: 'dashboard' | 'cli';
 }
+
+/** Rule of an option that takes an {@link Actor}. */
+export const anActor: Rule = anObject({ name: aText({ max: 200 }), via: oneOf('dashboard', 'cli') });
 
 /** An action to note. */
 export interface Action {

@@ -9,7 +9,6 @@ import {
   anObject,
   anything,
   aText,
-  oneOf,
   optional,
   optionProblems,
   throwProblems,
@@ -30,6 +29,7 @@ import { checkSchemaVersion } from '../connection/schema.ts';
 import { resetNode } from '../calls/node.ts';
 import { pauseSchedule, removeSchedule, runSchedule, setSchedule } from '../calls/schedules.ts';
 import type { Actor } from '../dashboard/audit.ts';
+import { anActor } from '../dashboard/audit.ts';
 import { withAudit } from './audited.ts';
 import { operateDead } from './dead.ts';
 import { diagnose } from './doctor/doctor.ts';
@@ -59,7 +59,7 @@ export interface OperatorOptions extends DatabaseOptions {
 
 const operatorShape: Shape<OperatorOptions> = {
   ...databaseShape,
-  actor: optional(anObject({ name: aText({ max: 200 }), via: oneOf('dashboard', 'cli') })),
+  actor: optional(anActor),
   codec: optional(aCodec),
 };
 
