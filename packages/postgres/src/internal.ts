@@ -55,7 +55,7 @@ export * from './connection/schema.ts';
 export * from './connection/single-connection.ts';
 export * from './connection/tables.ts';
 export * from './connection/target.ts';
-export { anActor, audited } from './dashboard/audit.ts';
+export { anActor, noteAction, noteResult } from './dashboard/audit.ts';
 export * from './hints/hinted-job.ts';
 export * from './hints/hints.ts';
 export * from './hints/listener.ts';

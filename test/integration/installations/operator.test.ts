@@ -1,5 +1,5 @@
 import { defineTask, installationOf } from '@pgqueue/core';
-import type { Router } from '@pgqueue/router';
+import type { Router, RouterOptions } from '@pgqueue/router';
 import { createRouter, homeOf } from '@pgqueue/router';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
@@ -18,11 +18,14 @@ async function enqueueAll(): Promise<readonly string[]> {
 }
 
 /** Runs something with a router for which installation two is down. */
-async function withoutTwo(work: (router: Router) => Promise<void>): Promise<void> {
+async function withoutTwo(
+  work: (router: Router) => Promise<void>,
+  options: Partial<RouterOptions> = {},
+): Promise<void> {
   const installations = several.installations.map((one) =>
     one.number === 2 ? { ...one, connectionString: nowhere } : one,
   );
-  const other = createRouter({ installations });
+  const other = createRouter({ installations, ...options });
   try {
     await work(other);
   } finally {
@@ -165,4 +168,23 @@ test('who acts is noted in each installation that is changed', async () => {
     const rows = await database.query(`select actor, action from pgqueue.audit`, []);
     expect(rows).toEqual([{ actor: 'ada', action: 'jobs.cancel' }]);
   }
+});
+
+test('a move that fails tells of the installation that failed, not of the one where it is noted', async () => {
+  const key = keys.find((one) => homeOf(one, [1, 2, 3]) === 2) ?? '';
+  await withoutTwo(
+    async ({ operator }) => {
+      const failed = {
+        data: { installation: 'two' },
+        message: expect.stringMatching(/^installation two /) as string,
+      };
+      await expect(operator.keys.move(key, { to: 'one' })).rejects.toMatchObject(failed);
+    },
+    { actor: { name: 'ada', via: 'cli' } },
+  );
+  const [line] = await nth(several.databases, 0).query(
+    'select action, target, result from pgqueue.audit',
+    [],
+  );
+  expect(line).toEqual({ action: 'key.move', target: key, result: null });
 });

@@ -2,7 +2,7 @@ import { PgQueueError } from '@pgqueue/core';
 import type { Rule, Shape } from '@pgqueue/core/internal';
 import { aFunction, anything, aText, optional, optionProblems, throwProblems } from '@pgqueue/core/internal';
 import type { Actor } from '@pgqueue/postgres';
-import { audited } from '@pgqueue/postgres/internal';
+import { noteAction, noteResult } from '@pgqueue/postgres/internal';
 import type { Member } from '../installations/member.ts';
 import type { KeyMoved, MoveParts, MoveWish } from './move.ts';
 import { findMove, moveKey } from './move.ts';
@@ -116,12 +116,12 @@ export function operateKeys(parts: KeysParts): KeysOperator {
     if (actor === undefined) return moveKey(parts, wish);
     const { key: target, to } = wish;
     const action = { actor, action: 'key.move', target, details: { to: to.installation.name } };
-    return to.run(() =>
-      audited(to.patient(), action, async () => {
-        const value = await moveKey(parts, wish);
-        return { value, result: { from: value.from, jobs: value.jobs } };
-      }),
-    );
+    const line = await to.run(() => noteAction(to.patient(), action));
+    const moved = await moveKey(parts, wish);
+    const { from, jobs } = moved;
+    // the move is made: a failure to note its result undoes nothing
+    await noteResult(to.patient(), line, { from, jobs }).catch(() => false);
+    return moved;
   };
   return {
     move: async (key, options) => move(wishOf(key, options)),
