@@ -188,3 +188,21 @@ test('a move that fails tells of the installation that failed, not of the one wh
   );
   expect(line).toEqual({ action: 'key.move', target: key, result: null });
 });
+
+test('a check tells what to do where there is no pgqueue', async () => {
+  const installations = several.installations.map((one) =>
+    one.number === 1 ? { ...one, schema: 'nowhere' } : one,
+  );
+  const other = createRouter({ installations });
+  try {
+    expect((await other.operator.check()).misfits).toMatchObject([
+      {
+        kind: 'unreachable',
+        installation: 'one',
+        message: expect.stringContaining('with --schema nowhere there') as string,
+      },
+    ]);
+  } finally {
+    await other.close();
+  }
+});

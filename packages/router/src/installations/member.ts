@@ -50,17 +50,7 @@ export function createMember(
   let down = false;
 
   const check = async (): Promise<void> => {
-    const found = await readIdentity(database).catch((error: unknown) => {
-      if (sqlState(error) !== '42P01' && sqlState(error) !== '3F000') throw error;
-      const migrating = `"pgqueue migrate"${schema === undefined ? '' : ` with --schema ${schema}`}`;
-      throw new PgQueueError(
-        'schema_version',
-        `there is no pgqueue in its database, or an older one: run ${migrating} there`,
-        { cause: error },
-      );
-    });
-    if (found === undefined && alone) return;
-    const problem = identityProblem(installation, found);
+    const problem = await identityProblemOf({ database, installation }, alone);
     if (problem !== undefined) throw new PgQueueError('configuration', problem);
   };
   const identified = (): Promise<void> =>
@@ -90,6 +80,28 @@ export function createMember(
       await Promise.all([database.close(), patient?.close()]);
     },
   };
+}
+
+/**
+ * Reads what the database of an installation says of itself, and returns what is wrong with it; undefined: nothing is.
+ * @param alone it may have no number
+ * @throws {PgQueueError} `schema_version`: there is no pgqueue
+ */
+export async function identityProblemOf(
+  { database, installation }: Pick<Member, 'database' | 'installation'>,
+  alone: boolean,
+): Promise<string | undefined> {
+  const { schema } = installation;
+  const found = await readIdentity(database).catch((error: unknown) => {
+    if (sqlState(error) !== '42P01' && sqlState(error) !== '3F000') throw error;
+    const migrating = `"pgqueue migrate"${schema === undefined ? '' : ` with --schema ${schema}`}`;
+    throw new PgQueueError(
+      'schema_version',
+      `there is no pgqueue in its database, or an older one: run ${migrating} there`,
+      { cause: error },
+    );
+  });
+  return found === undefined && alone ? undefined : identityProblem(installation, found);
 }
 
 /** Codes of errors that say all by themselves: they are the caller's, and would be the same in any installation. */

@@ -1,13 +1,7 @@
 import type { OpenMove, Route } from '@pgqueue/postgres/internal';
-import {
-  identityProblem,
-  readIdentity,
-  readMoves,
-  readSharedLimits,
-  setRoute,
-} from '@pgqueue/postgres/internal';
+import { readMoves, readSharedLimits, setRoute } from '@pgqueue/postgres/internal';
 import type { Member } from '../installations/member.ts';
-import { schemaOf } from '../installations/member.ts';
+import { identityProblemOf, schemaOf } from '../installations/member.ts';
 import { limitMisfits } from '../limits/limit-misfits.ts';
 import type { LimitStatus } from '../limits/limits-of.ts';
 import { limitsOf } from '../limits/limits-of.ts';
@@ -96,9 +90,7 @@ async function look(
   members: readonly Member[],
 ): Promise<Seen & { readonly problem: string | undefined }> {
   const { database, installation } = member;
-  const alone = members.length === 1;
-  const found = await readIdentity(database);
-  const problem = found === undefined && alone ? undefined : identityProblem(installation, found);
+  const problem = await identityProblemOf(member, members.length === 1);
   return {
     member,
     problem,
