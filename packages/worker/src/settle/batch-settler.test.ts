@@ -42,7 +42,6 @@ function bench() {
     onAnswered: () => {},
     before: () => Promise.resolve(),
     settle: () => {},
-    release: () => {},
     onFailed: () => {},
     onIdle: () => {},
   });

@@ -2,25 +2,12 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Observer } from '@pgqueue/core';
 import { retryPauseMs } from '@pgqueue/core/internal';
 import type { Lease, Target } from '@pgqueue/postgres/internal';
-import {
-  isTransient,
-  lockedState,
-  persistently,
-  releaseRows,
-  settleRows,
-  sqlState,
-  takeApart,
-} from '@pgqueue/postgres/internal';
-import type { DoneRow, LeasedRow } from '../lease/ended.ts';
-import type { Ended } from '../lease/ended.ts';
+import { isTransient, lockedState, settleRows, sqlState, takeApart } from '@pgqueue/postgres/internal';
+import type { DoneRow, Ended } from '../lease/ended.ts';
 
-/**
- * Settles batches of which every job is done, many with one statement, and gives back batches that have not
- * begun.
- */
+/** Settles batches of which every job is done, many with one statement. */
 export interface RowSettler {
   readonly settle: (row: DoneRow) => void;
-  readonly release: (batch: LeasedRow) => void;
   readonly busy: () => boolean;
   /** Leases of batches that the database has not acknowledged. */
   readonly pending: () => Iterable<Lease>;
@@ -39,8 +26,6 @@ export interface RowSettlerParts {
   readonly before: (jobs: readonly Lease[], work: () => Promise<void>) => Promise<void>;
   /** Settles jobs one by one, since their batch could not be settled as one. */
   readonly settle: (ended: readonly Ended[]) => void;
-  /** Gives jobs back one by one. */
-  readonly release: (jobs: readonly Lease[]) => void;
   /** Called when the database did not accept a statement. */
   readonly onFailed: () => void;
   readonly onIdle: () => void;
@@ -58,12 +43,10 @@ const gatherMs = 10;
 const manyJobs = 100;
 
 export function createRowSettler(parts: RowSettlerParts): RowSettler {
-  const { database, observe, abandoned } = parts;
   let waiting: DoneRow[] = [];
   let sending: readonly DoneRow[] = [];
   let running = false;
   let sentAt = -Infinity;
-  const releasing = new Set<LeasedRow>();
 
   const run = async (): Promise<void> => {
     running = true;
@@ -81,29 +64,14 @@ export function createRowSettler(parts: RowSettlerParts): RowSettler {
     parts.onIdle();
   };
 
-  const release = async (batch: LeasedRow): Promise<void> => {
-    releasing.add(batch);
-    try {
-      const given = await persistently(() => releaseRows(database, [batch.lease]));
-      if (given === 0) parts.release(batch.jobs); // taken apart meanwhile
-    } catch (error) {
-      // The batch is given back when the node leaves, or its lease ends.
-      if (!abandoned.aborted) observe({ type: 'database.error', during: 'release', error });
-    }
-    releasing.delete(batch);
-    parts.onIdle();
-  };
-
   return {
     settle: (row) => {
       waiting.push(row);
       if (!running) void run();
     },
-    release: (batch) => void release(batch),
-    busy: () => running || releasing.size > 0,
+    busy: () => running,
     pending: function* () {
       for (const row of [...sending, ...waiting]) yield* row.leases();
-      for (const { jobs } of releasing) yield* jobs;
     },
   };
 }

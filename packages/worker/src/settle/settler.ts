@@ -3,8 +3,7 @@ import type { Observer } from '@pgqueue/core';
 import type { Hints, Lease, Target } from '@pgqueue/postgres/internal';
 import type { DoneRow } from '../lease/ended.ts';
 import { createLockedOut } from './locked-out.ts';
-import { untilDone } from './retry-transient.ts';
-import { createReleaser } from './releaser.ts';
+import { createInsistence } from './insistence.ts';
 import { createRowSettler } from './batch-settler.ts';
 import type { Send } from './sender.ts';
 import { createSender } from './sender.ts';
@@ -82,11 +81,9 @@ export function createSettler({ database, observe, hints, onRows, onAccepted }: 
   const backlog = createBacklog(observe);
   const unanswered = new WeakSet<Ended>();
   const common = { database, observe, abandoned: abandoned.signal };
-  const idle = createIdle(
-    () => singles.busy() || releaser.busy() || rows.busy() || lockedOut.size() > 0 || preparing.busy(),
-  );
-  const preparing = createPreparing({ observe, abandoned: abandoned.signal, onIdle: idle.check });
-  const { before } = preparing;
+  const idle = createIdle(() => singles.busy() || rows.busy() || lockedOut.size() > 0 || insistence.busy());
+  const insistence = createInsistence({ ...common, onIdle: idle.check });
+  const { before, release, releaseRow } = insistence;
   const sender = createSender({
     ...common,
     hints,
@@ -106,7 +103,6 @@ export function createSettler({ database, observe, hints, onRows, onAccepted }: 
     onAnswered: (ended) => answered(ended.length, bytesOfAll(ended)),
     onIdle: idle.check,
   });
-  const releaser = createReleaser({ ...common, onIdle: idle.check });
   const settle = (together: readonly Ended[]): void => {
     if (together.length === 0) return;
     backlog.add(together.length, bytesOfAll(together));
@@ -121,7 +117,6 @@ export function createSettler({ database, observe, hints, onRows, onAccepted }: 
     settle: (ended) => {
       for (const one of ended) settle([one]);
     },
-    release: releaser.release,
     onFailed: backlog.failing,
     onIdle: idle.check,
   });
@@ -142,47 +137,18 @@ export function createSettler({ database, observe, hints, onRows, onAccepted }: 
       backlog.add(row.data.length, bytesOfRow(row));
       rows.settle(row);
     },
-    release: releaser.release,
-    releaseRow: rows.release,
+    release,
+    releaseRow,
     before,
     full: backlog.full,
     pending: function* () {
-      yield* preparing.pending();
+      yield* insistence.pending();
       yield* singles.pending();
       for (const { settlement } of lockedOut.all()) yield settlement;
-      yield* releaser.pending();
       yield* rows.pending();
     },
     idle: idle.wait,
     abandon: () => abandoned.abort(),
-  };
-}
-
-/** Work that must be done before jobs can be settled. */
-interface Preparing extends Pick<Settler, 'before' | 'pending'> {
-  readonly busy: () => boolean;
-}
-
-function createPreparing(parts: {
-  readonly observe: Observer;
-  readonly abandoned: AbortSignal;
-  readonly onIdle: () => void;
-}): Preparing {
-  const all = new Set<readonly Lease[]>();
-  return {
-    before: async (jobs, work) => {
-      all.add(jobs);
-      await untilDone(work, { ...parts, during: 'settle' });
-      // By then the caller has handed over the settlements.
-      setImmediate(() => {
-        all.delete(jobs);
-        parts.onIdle();
-      });
-    },
-    busy: () => all.size > 0,
-    pending: function* () {
-      for (const jobs of all) yield* jobs;
-    },
   };
 }
 
