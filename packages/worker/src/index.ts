@@ -1,4 +1,4 @@
-export type { Worker } from './worker.ts';
+export type { Worker } from './worker-interface.ts';
 export { createWorker } from './worker.ts';
 export type { WorkerLogger, WorkerOptions } from './options.ts';
 export type { ExecutableOptions } from './executable/executable.ts';

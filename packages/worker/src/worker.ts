@@ -45,45 +45,9 @@ import { createSettler } from './settle/settler.ts';
 import { SharedMarks } from './node/thread-protocol.ts';
 import type { Transactions } from './attempt/transaction/transaction.ts';
 import { createTransactions } from './attempt/transaction/transaction.ts';
-
-/** One worker node. */
-export interface Worker {
-  readonly node: string;
-  /** Port of the health checks, from `start` on; undefined: none are served. */
-  readonly healthPort: number | undefined;
-  /** Slots in use: handlers that have not returned. A handler with a bundle uses one. */
-  readonly running: number;
-  /**
-   * Checks the schema's version, registers the node and begins to claim. A database that cannot be reached is
-   * tried again until `stop`. A node id whose last holder may be alive is tried again until that is known.
-   * @throws {PgQueueError} `schema_version`, `node_id_in_use`, `configuration` (the port of its health checks
-   * is taken)
-   */
-  start(): Promise<void>;
-  /**
-   * Ends in order: claims no more, gives back jobs that have not started, waits up to `drainMs` for running
-   * handlers, aborts the signals of the others, gives back, uncounted, the jobs that still do not end, and
-   * leaves. This takes at most 15 s beyond `drainMs`, whatever the database does. May be called again, and at
-   * any time.
-   * @throws {PgQueueError} `configuration`: `drainMs` is not valid; nothing is stopped
-   */
-  stop(options?: { readonly drainMs?: number }): Promise<void>;
-  /**
-   * Gives all running jobs back at once, uncounted, and ends the node. Handlers go on, and nothing that they do
-   * counts any more: call this right before the process exits. Takes as long as one statement, after up to
-   * 200 ms in which jobs that have ended are settled.
-   */
-  leave(): Promise<void>;
-  /**
-   * Resolves when the worker was stopped. Rejects when it had to end by itself: `node_id_in_use`, another
-   * live node has taken its id.
-   */
-  readonly ended: Promise<void>;
-}
+import type { Worker } from './worker-interface.ts';
 
 const closeMs = 3_000;
-/** Longest wait for handlers to end after a shutdown has aborted their signals. */
-const graceMs = 1_000;
 /** Longest wait for settlements before a node leaves at once. */
 const lastSettleMs = 200;
 /** Time beyond `drainMs` after which a stop closes the connections without waiting for its orderly end. */
@@ -102,10 +66,26 @@ export function createWorker(options: WorkerOptions): Worker {
  * @throws {PgQueueError} `configuration`, with all that is wrong
  */
 export function createSharingWorker(options: WorkerOptions, slots: SharedSlots): Worker {
-  return new WorkerNode({ ...options, concurrency: slots.size }, slots);
+  return new WorkerNode({ ...options, concurrency: slots.size }, { slots });
 }
 
-class WorkerNode implements Worker {
+interface NodeParts {
+  readonly settings: WorkerSettings;
+  readonly membership: Membership;
+  readonly executor: AttemptExecutor;
+  readonly settler: Settler;
+  readonly floating: Floating;
+}
+
+/** Parts in place of those of {@link createWorker}. */
+interface Otherwise {
+  readonly slots?: SharedSlots;
+  readonly hints?: Hints;
+  /** Longest wait for handlers to end after a shutdown has aborted their signals. Default 1,000. */
+  readonly graceMs?: number;
+}
+
+export class WorkerNode implements Worker {
   readonly ended: Promise<void>;
   readonly #settings: WorkerSettings;
   readonly #membership: Membership;
@@ -125,6 +105,7 @@ class WorkerNode implements Worker {
   readonly #slots: NodeSlots;
   readonly #health: HealthOptions | undefined;
   readonly #checks: HealthChecks;
+  readonly #graceMs: number;
   #healthServer: HealthServer | undefined;
   #claimer: Claimer | undefined;
   #running = 0;
@@ -135,10 +116,11 @@ class WorkerNode implements Worker {
   #started: Promise<void> | undefined;
   #stopped: Promise<void> | undefined;
 
-  constructor(options: WorkerOptions, slots?: SharedSlots) {
+  constructor(options: WorkerOptions, { slots, hints, graceMs = 1_000 }: Otherwise = {}) {
+    this.#graceMs = graceMs;
     this.#slots = slots === undefined ? ownSlots : partIn(slots, () => this.#claimer?.slotFreed(false));
     const settings = workerSettings(options);
-    const { observe, handlers, logger, codec } = settings;
+    const { observe } = settings;
     const databaseOptions = connectionOptions(options);
     this.#settings = settings;
     this.#isolation = aroundIsolation(settings.around, createIsolation(settings, options.floatingRejections));
@@ -169,8 +151,8 @@ class WorkerNode implements Worker {
       onFatal: (error) => this.#fail(error),
     });
     const { database } = this.#membership;
-    this.#hints = createHints(database, database.schema, 'done');
-    this.#queueHints = createHints(database, database.schema, 'queue');
+    this.#hints = hints ?? createHints(database, database.schema, 'done');
+    this.#queueHints = hints ?? createHints(database, database.schema, 'queue');
     this.#settler = createSettler({
       database,
       observe,
@@ -188,27 +170,27 @@ class WorkerNode implements Worker {
       marks,
       claimer: () => this.#claimer,
     });
-    const transactions = this.#transactions;
-    const settler = this.#settler;
     this.#executor = createExecutor({
+      ...settings,
       attempts,
       blocked: this.#blocked,
       floating: this.#floating,
       database,
-      transactions,
-      codec,
-      logger,
-      observe,
-      handlers,
-      settler,
+      transactions: this.#transactions,
+      settler: this.#settler,
       hints: this.#hints,
       queueHints: this.#queueHints,
       isolation: this.#isolation,
       onNext: () => this.#claimer?.hint(true),
       stopping: () => this.#membership.draining.aborted,
-      listens: settings.listens,
       ran: (task, durationMs) => this.#runTimes.add(task, durationMs),
     });
+  }
+
+  /** Parts of a node that claims when it is told to. */
+  static parts(node: WorkerNode): NodeParts {
+    const [settings, membership, floating] = [node.#settings, node.#membership, node.#floating];
+    return { settings, membership, floating, executor: node.#executor, settler: node.#settler };
   }
 
   get node(): string {
@@ -384,7 +366,7 @@ class WorkerNode implements Worker {
     if (this.#hasJoined) observe({ type: 'node.draining', node, running: this.running });
     const { database } = this.#membership;
     const parts = { executor: this.#executor, settler: this.#settler, database };
-    await drain(parts, { drainMs, graceMs });
+    await drain(parts, { drainMs, graceMs: this.#graceMs });
     await within(closeMs, Promise.resolve(claimed));
     await within(closeMs, this.#settler.idle()); // the last claim may have been given back
     await this.#isolation.close();
