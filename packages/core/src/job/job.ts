@@ -158,23 +158,16 @@ export interface Enqueued<Result = unknown> {
 }
 
 /** A job as a node claims it: leased under `token` for `leaseMs` from the moment the claim was sent. */
-export interface ClaimedJob {
-  readonly id: string;
+export interface ClaimedJob extends Omit<
+  JobRow,
+  'payload' | 'runAfter' | 'delayMs' | 'expiresAt' | 'timeoutMs' | 'maxCrashes' | 'unique'
+> {
   readonly token: string;
   readonly position: number;
-  readonly queue: string;
-  readonly task: string;
-  readonly key: string;
-  readonly priority: number;
-  readonly attributes: Attributes;
   readonly payload: unknown;
-  readonly payloadVersion: number;
   /** Attempts that ran to an error before this one. */
   readonly tries: number;
-  readonly maxTries: number;
   readonly crashes: number;
-  readonly retry: Backoff | null;
-  readonly trace: TraceContext | null;
   readonly created: Date;
   readonly leaseMs: number;
   /**

@@ -4,14 +4,9 @@ import type { ColumnType, Generated } from 'kysely';
 type Stored<Value> = ColumnType<Value, Value | undefined, Value>;
 
 /** One attempt's error, as stored in `errors`. */
-export interface AttemptError {
+export interface AttemptError extends Omit<ErrorData, 'name'> {
   readonly kind?: 'error' | 'timeout' | 'crash' | 'invalid';
   readonly name?: string;
-  readonly message: string;
-  readonly code?: string;
-  readonly stack?: string;
-  readonly errors?: readonly ErrorData[];
-  readonly cause?: ErrorData;
   readonly node: string | null;
   readonly try: number;
   readonly at: string;

@@ -1,31 +1,15 @@
 import { createHash } from 'node:crypto';
 import type { Database } from '../connection/database.ts';
-import type { AttemptError } from '../connection/tables.ts';
-import type { DeadReason } from '../reads/dead.ts';
+import type { DeadFilter, DeadJob } from '../reads/dead.ts';
 import { parseCursor } from '../reads/dead.ts';
 
 /** A dead job, with the group of its error. */
-export interface GroupedDead {
-  readonly id: string;
-  readonly queue: string;
-  readonly task: string;
-  readonly key: string;
-  readonly reason: DeadReason;
-  readonly tries: number;
-  readonly crashes: number;
-  readonly created: Date;
-  readonly died: Date;
-  readonly ageMs: number;
-  readonly node: string | null;
-  readonly lastError: AttemptError | null;
+export interface GroupedDead extends Omit<DeadJob, 'uniqueKey'> {
   readonly group: string;
 }
 
 /** A filter of dead jobs: a job must match every given field. */
-export interface GroupedFilter {
-  readonly queue?: string;
-  readonly task?: string;
-  readonly reason?: DeadReason;
+export interface GroupedFilter extends Omit<DeadFilter, 'olderThanMs'> {
   readonly group?: string;
 }
 

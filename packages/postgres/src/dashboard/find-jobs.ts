@@ -4,6 +4,8 @@ import type { RawBuilder } from 'kysely';
 import { sql } from 'kysely';
 import type { Database } from '../connection/database.ts';
 import { hasItem } from '../reads/items.ts';
+import type { JobTable } from '../reads/jobs.ts';
+import { tablesOf } from '../reads/jobs.ts';
 import { waitingQueues } from './keys.ts';
 
 /** A filter of jobs: a job must match every given field. */
@@ -111,28 +113,11 @@ async function counted(
   return found.rows[0] ?? { fitting: 0, seen: 0 };
 }
 
-type Source = 'items' | 'queue' | 'dead_letter' | 'history';
-
-function sourcesOf({ status, unfinished, node }: FindFilter): readonly Source[] {
-  switch (status) {
-    case undefined:
-      if (unfinished === true) return [node === undefined ? 'queue' : 'items'];
-      return node === undefined ? ['queue', 'dead_letter', 'history'] : ['items', 'dead_letter', 'history'];
-    case 'delayed':
-    case 'pending':
-      return ['queue'];
-    case 'ready':
-    case 'running':
-      return ['items'];
-    case 'dead':
-      return ['dead_letter'];
-    case 'done':
-    case 'cancelled':
-    case 'expired':
-      return ['history'];
-    default:
-      return unreachable(status);
-  }
+function sourcesOf({ status, unfinished = false, node }: FindFilter): readonly JobTable[] {
+  if (status !== undefined) return tablesOf(status);
+  // jobs that nodes run, or are to run, are found by the work items
+  const [, ...ended] = tablesOf(undefined);
+  return [node === undefined ? 'queue' : 'work_item', ...(unfinished ? [] : ended)];
 }
 
 interface Walk {
@@ -153,12 +138,12 @@ async function walked(database: Database, rows: RawBuilder<unknown>, options: Fi
 }
 
 /** Returns SQL for all rows of a source, as `t`. */
-function rowsOf(database: Database, source: Source, options: FindFilter): RawBuilder<unknown> {
+function rowsOf(database: Database, source: JobTable, options: FindFilter): RawBuilder<unknown> {
   const table = (name: string): RawBuilder<unknown> => sql.table(`${database.schema}.${name}`);
   switch (source) {
     case 'queue':
       return sql`select ${columns(options)}, null::text as node, ${waiting(database, options)} as status from ${table('queue')} t`;
-    case 'items':
+    case 'work_item':
       // columns by name: a viewer may not read all of them
       return sql`select t.*, w.lock_key as node,
                         case when w.lock_key is null then 'ready' else 'running' end as status
@@ -176,7 +161,7 @@ function rowsOf(database: Database, source: Source, options: FindFilter): RawBui
 }
 
 /** Returns SQL for the newest rows of a table after the cursor. */
-function backwards(database: Database, source: Source, options: FindOptions): RawBuilder<unknown> {
+function backwards(database: Database, source: JobTable, options: FindOptions): RawBuilder<unknown> {
   const max = isWide(options) ? options.walkMax : Math.min(options.walkMax, options.limit + 1);
   return sql`${rowsOf(database, source, options)} where ${ids(options)} order by t.id desc limit ${max}`;
 }
@@ -201,12 +186,12 @@ function straightMax({ flow, walkMax }: Pick<FindOptions, 'flow' | 'walkMax'>): 
  */
 function straightTo(
   database: Database,
-  source: Source,
+  source: JobTable,
   options: FindOptions,
 ): RawBuilder<unknown> | undefined {
   const rows = rowsOf(database, source, options);
   // by the indexes on flow and step; work items are few, and walked
-  if (options.flow !== undefined && source !== 'items')
+  if (options.flow !== undefined && source !== 'work_item')
     return sql`${rows} where ${isOfFlow(database, options)} limit ${straightMax(options)}`;
   if (options.flow !== undefined || source !== 'queue') return undefined;
   const { status, key, queue, walkMax } = options;

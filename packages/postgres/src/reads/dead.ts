@@ -118,7 +118,7 @@ function fromUs(us: string): ReturnType<typeof sql> {
 }
 
 /**
- * Parses the cursor of a page of dead jobs: when the last of them died, in microseconds, and its id.
+ * Parses the cursor of a page of jobs that have ended: when the last of them did, in microseconds, and its id.
  * @throws {PgQueueError} `configuration`
  */
 export function parseCursor(after: string): { readonly us: string; readonly id: string } {

@@ -108,7 +108,7 @@ export async function listJobs(database: Database, options: JobListOptions = {})
   if (step !== undefined && flow === undefined)
     throw new PgQueueError('configuration', 'a step is of a flow: give the flow, too');
   if (after !== undefined && !isUuid(after)) throw badCursor(after);
-  const parts = tables(options.status).map(
+  const parts = tablesOf(options.status).map(
     (table) => sql`(${idsIn(database, table, options).limit(limit + 1)})`,
   );
   const ids = sql`array(
@@ -120,13 +120,13 @@ export async function listJobs(database: Database, options: JobListOptions = {})
   return pageOf(rows, limit, { toItem: (row) => row, cursor: ({ id }) => id });
 }
 
-type JobTable = 'queue' | 'work_item' | 'dead_letter' | 'history';
+export type JobTable = 'queue' | 'work_item' | 'dead_letter' | 'history';
 
 /**
  * Returns the tables that hold jobs of a status. Ready and running jobs are found by the work items, which
  * are few.
  */
-function tables(status: JobStatus | undefined): readonly JobTable[] {
+export function tablesOf(status: JobStatus | undefined): readonly JobTable[] {
   switch (status) {
     case undefined:
       return ['queue', 'dead_letter', 'history'];

@@ -1,10 +1,10 @@
 import type { Attributes } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
-import { isUuid } from '@pgqueue/core/internal';
 import { sql } from 'kysely';
 import type { Database } from '../connection/database.ts';
 import type { Page } from './page.ts';
-import { badCursor, checkLimit, pageOf } from './page.ts';
+import { parseCursor } from './dead.ts';
+import { checkLimit, pageOf } from './page.ts';
 
 /** A job that ran, as kept in HISTORY: the data that a simulation needs to run it again. */
 export interface RecordedJob {
@@ -79,10 +79,4 @@ export async function listRecorded(
       outcome: outcome === 'cancelled' ? 'cancelled' : 'done',
     }),
   });
-}
-
-function parseCursor(after: string): { readonly us: string; readonly id: string } {
-  const [us = '', id = ''] = after.split('_');
-  if (!/^\d{1,18}$/.test(us) || !isUuid(id)) throw badCursor(after);
-  return { us, id };
 }

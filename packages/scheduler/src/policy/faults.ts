@@ -1,22 +1,6 @@
 import type { Observer } from '@pgqueue/core';
 import { errorData, errorLine } from '@pgqueue/core/internal';
-
-/** A recent failure of a policy part, and its consequence. */
-export interface Fault {
-  readonly policy: string;
-  /**
-   * Name of the gate or order, or the function of a policy written as a whole: `plan`, `written`, `restore`,
-   * `explain`.
-   */
-  readonly part: string;
-  readonly message: string;
-  /** First and last occurrence by the database's clock, and the number of occurrences. */
-  readonly firstMs: number;
-  readonly atMs: number;
-  readonly count: number;
-  /** Set if the part ran out of time; it is left out until then. */
-  readonly suspendedUntilMs: number | null;
-}
+import type { ReportedFault } from '@pgqueue/postgres';
 
 /**
  * The faults of a scheduler's policies. Each is reported at most once a second and remembered for a minute.
@@ -31,7 +15,7 @@ export interface Faults {
     /** Set for a failed fetch: milliseconds until the retry. */
     readonly retryMs?: number;
   }) => void;
-  readonly current: () => readonly Fault[];
+  readonly current: () => readonly ReportedFault[];
   /** Sets the database's clock, from the last snapshot. */
   readonly now: (nowMs: number) => void;
 }
@@ -41,7 +25,7 @@ const rememberMs = 60_000;
 const faultsMax = 100;
 const messageMax = 500;
 
-interface KnownFault extends Fault {
+interface KnownFault extends ReportedFault {
   readonly at: number;
   readonly reportedAt: number;
   readonly forgetAt: number;

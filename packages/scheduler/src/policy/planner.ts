@@ -14,9 +14,9 @@ import type {
 } from '@pgqueue/core';
 import { policy as compose, own, turns } from '@pgqueue/core';
 import { isGuarded } from '@pgqueue/core/internal';
+import type { ReportedFault } from '@pgqueue/postgres';
 import type { CleanPlan } from './validate-plan.ts';
 import { completePlan } from './validate-plan.ts';
-import type { Fault } from './faults.ts';
 import { createFaults } from './faults.ts';
 import { freezeSnapshot } from '../freeze.ts';
 import { createHung } from './suspended-parts.ts';
@@ -60,7 +60,7 @@ export interface Planner {
   readonly restore: (saved: Readonly<Record<string, SavedPart>>) => void;
   readonly needs: Needs;
   /** Failures of the last minute, and parts left out because they ran out of time. */
-  readonly faults: () => readonly Fault[];
+  readonly faults: () => readonly ReportedFault[];
   /** Differences of the shadow policy's plans; null: there is no shadow. */
   readonly shadow: () => ShadowReport | null;
   /** Returns the value for `Snapshot.prepared`. */
