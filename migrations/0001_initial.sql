@@ -4326,7 +4326,7 @@ begin
   if cardinality(v_ids) = 0 then
     return 0;
   end if;
-  return make_expired(recall(v_ids));
+  return make_due(recall(v_ids), true);
 end
 $$;
 
@@ -5691,9 +5691,10 @@ begin
 end
 $$;
 
--- Makes delayed jobs pending, and isolates those that make it fail; returns the number of jobs made pending.
--- The caller has locked them.
-create function make_due(p_ids uuid[]) returns integer
+-- Makes delayed jobs pending, or ends waiting jobs as expired (p_expired), and isolates those that make it
+-- fail; returns the number of the others. The caller has locked them, and taken back the work items of those
+-- that expire.
+create function make_due(p_ids uuid[], p_expired boolean default false) returns integer
   language plpgsql volatile
   set search_path from current
 as $$
@@ -5702,6 +5703,9 @@ declare
   v_count integer;
 begin
   begin
+    if p_expired then
+      return coalesce(cardinality(end_waiting(p_ids, 'expired')), 0);
+    end if;
     update queue q set run_after = null where q.id = any (p_ids);
     get diagnostics v_count = row_count;
     return v_count;
@@ -5713,30 +5717,7 @@ begin
       return 0;
     end if;
   end;
-  return make_due(p_ids[:v_half]) + make_due(p_ids[v_half + 1:]);
-end
-$$;
-
--- Ends waiting jobs as expired, and isolates those that make it fail; returns the number of expired jobs. The
--- caller has locked them, and taken their work items back.
-create function make_expired(p_ids uuid[]) returns integer
-  language plpgsql volatile
-  set search_path from current
-as $$
-declare
-  v_half integer := cardinality(p_ids) / 2;
-begin
-  begin
-    return coalesce(cardinality(end_waiting(p_ids, 'expired')), 0);
-  exception when others then
-    if not is_of_row(sqlstate) then
-      raise;
-    elsif v_half = 0 then
-      perform set_aside(p_ids[1], sqlerrm);
-      return 0;
-    end if;
-  end;
-  return make_expired(p_ids[:v_half]) + make_expired(p_ids[v_half + 1:]);
+  return make_due(p_ids[:v_half], p_expired) + make_due(p_ids[v_half + 1:], p_expired);
 end
 $$;
 

@@ -200,6 +200,6 @@ begin
   if cardinality(v_ids) = 0 then
     return 0;
   end if;
-  return make_expired(recall(v_ids));
+  return make_due(recall(v_ids), true);
 end
 $$;
