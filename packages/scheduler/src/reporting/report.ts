@@ -102,10 +102,12 @@ export function createReporter(options: ReporterOptions): Reporter {
     try {
       const wanted = await facts.wanted();
       pauseMs = Math.max(everyMs, (performance.now() - lookedAt) / lookShare);
-      const change = changeOf(facts, own.dispatched, wanted);
+      const report = toReport(options.policy, facts, { ...own, wanted });
+      // an idle tick alone is not worth a report
+      const change = JSON.stringify({ ...report, ticks: own.dispatched, epoch: own.epoch });
       if (change === written && lookedAt - writtenAt < unchangedEveryMs) return;
       [written, writtenAt] = [change, lookedAt];
-      await writeReport(options.database, facts.leader, toReport(options.policy, facts, { ...own, wanted }));
+      await writeReport(options.database, facts.leader, report);
     } catch (error) {
       // the next leader writes its own report
       if (sqlState(error) === leadershipLostState) return;
@@ -138,24 +140,6 @@ function note(term: Term, { durationMs, dispatched }: TickFacts): void {
   term.ticks += 1;
   term.dispatched += dispatched;
   if (dispatched > 0) term.lastBatch = dispatched;
-}
-
-/** Returns the content that makes a report worth writing. An idle tick alone does not. */
-function changeOf(facts: TickFacts, dispatched: number, wanted: WantedSlots | null): string {
-  const { leader, held, forecast, lanes, inFlight, faults, unreadable, shadow } = facts;
-  const { epoch } = leader;
-  return JSON.stringify([
-    epoch,
-    dispatched,
-    held,
-    forecast,
-    lanes,
-    inFlight,
-    wanted,
-    faults,
-    unreadable,
-    shadow,
-  ]);
 }
 
 function toReport(
