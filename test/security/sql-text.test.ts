@@ -182,6 +182,7 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "source('delay')": 'the name of a column, or $1, $2, …',
     "source('timeout')": 'the name of a column, or $1, $2, …',
   },
+  'postgres/src/operator/explain/explain.ts': { 'JSON.stringify(key)': 'in the text of an explanation' },
   'postgres/src/calls/enqueue/enqueue-copy.ts': { names: 'of columns, constants' },
   'postgres/src/calls/enqueue/enqueue.ts': {
     "versions === undefined ? '' : ' @'": 'in the key of a cache: one of two constants',
