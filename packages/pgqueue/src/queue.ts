@@ -106,7 +106,7 @@ export interface Queue extends Enqueuer {
   /**
    * Migrates the schema, then leads or stands by, and begins to claim jobs. An unreachable database is
    * retried until `stop`, except by the migration, which fails. If any role fails to start, everything
-   * already started is stopped again.
+   * already started is stopped again. A `stop` meanwhile ends it.
    * @throws {PgQueueError} `schema_version`, `node_id_in_use`, `configuration` (the queue was stopped, or the port of its
    * health checks can't be listened on)
    * @throws permanent database errors (a wrong password, a missing privilege)
@@ -205,6 +205,7 @@ export function createQueue(options: QueueOptions): Queue {
     try {
       await joint?.start(); // probes are answered while the schema is migrated
       if (migrates) await migrate(place);
+      if (stopping !== undefined) return; // a role that is stopped meanwhile ends its start, too
       await Promise.all([scheduler.start(), worker?.start()]);
     } catch (error) {
       await stop();

@@ -128,3 +128,11 @@ test('a start that fails leaves nothing behind, and a queue that was stopped sta
   await ran.stop();
   await expect(ran.start()).rejects.toThrow('this queue was stopped; make another one');
 });
+
+test('a stop while it starts ends the start, too: a signal that comes early is no error', async () => {
+  const queue = open({ tasks: greeting().tasks, health: { port: 0 } });
+  const starting = queue.start(); // it migrates
+  await queue.stop();
+  await expect(starting).resolves.toBeUndefined();
+  await expect(queue.start()).rejects.toThrow('this queue was stopped; make another one');
+});
