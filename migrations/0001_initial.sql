@@ -812,6 +812,8 @@ begin
   if not found then
     raise exception 'scheduler % no longer leads in epoch %', p_leader, p_epoch using errcode = 'PQ002';
   end if;
+  -- the row is gone if somebody has emptied all tables
+  insert into activity_mark (counted_to) select '-infinity' where not exists (select from activity_mark) on conflict do nothing;
   select m.counted_to into v_from from activity_mark m for update skip locked;
   if not found then
     return 0;
@@ -5230,6 +5232,8 @@ begin
     raise exception 'a leader has a name, and its lease a length' using errcode = '22023';
   end if;
   perform note_reached(p_lease_ms);
+  -- the row is gone if somebody has emptied all tables
+  insert into scheduler_lease (epoch) select 0 where not exists (select from scheduler_lease) on conflict do nothing;
   v_now := clock_timestamp();
   update scheduler_lease l
   set place = tables_place(), placed = case when l.place is null then l.placed else v_now end

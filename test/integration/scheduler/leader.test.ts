@@ -66,6 +66,23 @@ test('a leader that stops resigns: a standby that listens leads at once', async 
   expect(leader.events.at(-1)).toMatchObject({ type: 'leader.lost', epoch });
 });
 
+test('a scheduler leads again, and counts what ended, after somebody has emptied all tables', async () => {
+  const scheduler = await bench.scheduler({ leaseMs });
+  await until('it leads', () => scheduler.leads);
+  await bench.database.query(
+    'truncate pgqueue.scheduler_lease, pgqueue.leader_session, pgqueue.activity_mark',
+    [],
+  );
+  await until(
+    'it leads again',
+    () => scheduler.leads && scheduler.events.some(({ type }) => type === 'leader.lost'),
+  );
+  await bench.node();
+  await bench.enqueue({ count: 5 });
+  await until('it dispatches', async () => (await bench.items()).length === 5);
+  await expect.poll(() => bench.count('activity_mark', 'isfinite(counted_to)')).toBe(1);
+});
+
 test('a leader that was deposed writes nothing, goes back to standby, and may lead again', async () => {
   const scheduler = await bench.scheduler({ leaseMs });
   await until('it leads', () => scheduler.leads);

@@ -93,6 +93,8 @@ begin
   if not found then
     raise exception 'scheduler % no longer leads in epoch %', p_leader, p_epoch using errcode = 'PQ002';
   end if;
+  -- the row is gone if somebody has emptied all tables
+  insert into activity_mark (counted_to) select '-infinity' where not exists (select from activity_mark) on conflict do nothing;
   select m.counted_to into v_from from activity_mark m for update skip locked;
   if not found then
     return 0;

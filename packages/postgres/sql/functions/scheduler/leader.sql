@@ -56,6 +56,8 @@ begin
     raise exception 'a leader has a name, and its lease a length' using errcode = '22023';
   end if;
   perform note_reached(p_lease_ms);
+  -- the row is gone if somebody has emptied all tables
+  insert into scheduler_lease (epoch) select 0 where not exists (select from scheduler_lease) on conflict do nothing;
   v_now := clock_timestamp();
   update scheduler_lease l
   set place = tables_place(), placed = case when l.place is null then l.placed else v_now end
