@@ -2709,7 +2709,9 @@ begin
   begin
     for ahead in 0..least(p_days, 31) loop
       v_name := 'history_' || to_char(v_today + ahead, 'YYYYMMDD');
-      continue when to_regclass(quote_ident(current_schema()) || '.' || v_name) is not null;
+      -- one that was detached by hand, and still stands there, is attached again
+      continue when exists (select from pg_inherits i where i.inhparent = 'history'::regclass
+                              and i.inhrelid = to_regclass(quote_ident(current_schema()) || '.' || v_name));
       if pg_relation_size('history_default') > p_default_bytes then
         v_outcome := 'large';
         exit;
@@ -2718,7 +2720,7 @@ begin
       v_from := to_char(v_today + ahead, 'YYYY-MM-DD') || ' 00:00:00+00';
       v_to := to_char(v_today + ahead + 1, 'YYYY-MM-DD') || ' 00:00:00+00';
       lock table only history in share row exclusive mode;
-      execute format('create table %I (like history including defaults including constraints)
+      execute format('create table if not exists %I (like history including defaults including constraints)
                       with (autovacuum_vacuum_insert_threshold = 100000, autovacuum_vacuum_insert_scale_factor = 1,
                             autovacuum_analyze_threshold = 10000, autovacuum_analyze_scale_factor = 1)', v_name);
       execute format('alter table %I replica identity full', v_name);

@@ -230,6 +230,17 @@ test('a publication of all tables takes every deletion', async () => {
   }
 });
 
+test('a partition of today that was detached by hand is attached again, with its rows and those that came meanwhile', async () => {
+  await ended('default', 0);
+  await ground.sql(`alter table pgqueue.history detach partition pgqueue.${day(0)}`);
+  await ended('default', 0);
+  expect(await maintained(inPool)).toMatchObject({ created: 1, outcome: 'done' });
+  expect(await ground.sql('select distinct tableoid::regclass::text as name from pgqueue.history')).toEqual([
+    { name: `pgqueue.${day(0)}` },
+  ]);
+  expect(await left()).toEqual(['default', 'default']);
+});
+
 test('history and its partitions have a replica identity, however they are published', async () => {
   const without = await ground.sql(
     `select c.relname from pg_class c

@@ -106,7 +106,8 @@ const health: readonly Check[] = [
       'makes the partitions and moves the rows; a leading scheduler does so by itself, unless the default partition is beyond 64 MB: settlements wait while it is read, so choose a quiet moment',
     find: (schema) =>
       `select name as id from (values (${tomorrow})) v (name)
-       where to_regclass('${schema}.' || name) is null
+       where not exists (select from pg_inherits i where i.inhparent = '${schema}.history'::regclass
+                           and i.inhrelid = to_regclass('${schema}.' || name))
        union all
        (select 'history_default' where exists (
           select from ${schema}.history_default d where d.finished >= (now() at time zone 'UTC')::date::timestamp at time zone 'UTC'))`,
