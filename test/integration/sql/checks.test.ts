@@ -132,4 +132,14 @@ describe('what a job must be', () => {
     await schedule('{"retry": null}');
     await schedule('{}');
   });
+
+  test.each(['next_slot', 'last_slot'])(
+    '%s of a schedule is a time: none could be listed beside one without end',
+    (column) =>
+      expect(
+        ground.sql(
+          `insert into pgqueue.schedule (name, cron, task, ${column}) values ('endless', '* * * * *', 'hello', 'infinity')`,
+        ),
+      ).rejects.toMatchObject({ code: '23514', constraint: `schedule_${column}_check` }),
+  );
 });

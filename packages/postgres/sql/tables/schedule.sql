@@ -7,8 +7,8 @@ create table schedule (
   payload     jsonb       not null default '{}',
   options     jsonb       not null default '{}' check (jsonb_typeof(options) = 'object'),
   paused      boolean     not null default false,
-  next_slot   timestamptz,
-  last_slot   timestamptz,
+  next_slot   timestamptz check (isfinite(next_slot)),
+  last_slot   timestamptz check (isfinite(last_slot)),
   retry_after timestamptz,
   updated     timestamptz not null default clock_timestamp()
 );
