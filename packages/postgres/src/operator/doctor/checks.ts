@@ -131,7 +131,8 @@ const health: readonly Check[] = [
     name: 'invalid_indexes',
     says: 'every index is valid',
     severity: 'error',
-    remedy: 'run "reindex index concurrently" on each',
+    remedy:
+      'drop those with _ccnew or _ccold in their names, which a "reindex concurrently" left behind; run "reindex index concurrently" on the others',
     find: (schema) =>
       `select c.relname::text as id from pg_index i join pg_class c on c.oid = i.indexrelid
        where c.relnamespace = '${schema}'::regnamespace and not (i.indisvalid and i.indisready)`,
