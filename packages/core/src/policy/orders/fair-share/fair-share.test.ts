@@ -173,7 +173,7 @@ describe('fair share', () => {
     expect(plan.state['fair_share']).toBe(made.initial['fair_share']);
   });
 
-  test('its burst maximum is explained', () => {
+  test('the max of a share is explained', () => {
     const levels = [{ name: 'tenant', by: 'key', max: () => 2 }] as const;
     const made = policy({ order: fairShare({ levels }) });
     const job = aJob({ seq: 9, key: 'acme' });
@@ -182,7 +182,7 @@ describe('fair share', () => {
     const snapshot = aSnapshot({ lanes, inFlight });
     expect(made.plan(snapshot, made.initial).held).toEqual({ default: { fair_share_max_tenant: 1 } });
     const [hold] = made.explain?.(snapshot, made.initial, job, lanes[0] as Lane).holds ?? [];
-    expect(hold?.message).toMatch(/^tenant acme at its burst maximum has 2 of 2 in flight$/);
+    expect(hold?.message).toMatch(/^tenant acme has 2 of 2 in flight$/);
   });
 });
 

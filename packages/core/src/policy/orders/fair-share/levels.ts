@@ -28,7 +28,7 @@ export interface ShareLevel {
    * guarantee, however much it has used. 0: none.
    */
   readonly min?: (value: string, snapshot: Snapshot) => number;
-  /** Most jobs in flight that a share may have, even if slots stay free. Null: no maximum. */
+  /** Most jobs in flight that a share may have in each pool, even if slots stay free. Null: no maximum. */
   readonly max?: (value: string, snapshot: Snapshot) => number | null;
 }
 
@@ -103,7 +103,7 @@ export function burstGates(order: string, levels: readonly ShareLevel[]): readon
               const value = lastNames.get(text) ?? '';
               return limitGiven('max', value, max(value, snapshot));
             },
-            label: (_job, text) => `${sayGroup(name, lastNames.get(text))} at its burst maximum`,
+            label: (_job, text) => sayGroup(name, lastNames.get(text)),
             held: laneWide ? 'hold_lane' : 'hold',
           });
         },
