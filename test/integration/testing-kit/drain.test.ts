@@ -17,7 +17,10 @@ const producer = opened(() => createProducer({ connectionString: database.url, n
 
 // beside everything else that is tested
 beforeAll(() => void vi.stubEnv('PGQUEUE_TEST_TIMEOUT_MS', '25000'));
-afterEach(() => database.clear());
+afterEach(() => {
+  vi.useRealTimers();
+  return database.clear();
+});
 afterAll(() => vi.unstubAllEnvs());
 
 test('runs what is due, in order, and says what came of each job', async () => {
@@ -31,6 +34,12 @@ test('runs what is due, in order, and says what came of each job', async () => {
   expect(counts).toMatchObject({ done: 3, retry: 0 });
   expect(left).toEqual({ pending: 0, delayed: 0, ready: 0, held: {}, nextInMs: null });
   expect(await operator.jobs.get(jobs[0]?.id ?? '')).toMatchObject({ status: 'done', result: 2 });
+});
+
+test("a test's fake timers do not hold it up", async () => {
+  vi.useFakeTimers();
+  for (const n of [1, 2]) await producer.enqueue(greet, { n });
+  expect((await drain({ database, tasks: [double] })).counts).toMatchObject({ done: 2 });
 });
 
 test('the result of a job is awaited beside a drain, and after it', async () => {

@@ -10,7 +10,7 @@ import {
   retryAfter,
   snooze,
 } from '@pgqueue/core';
-import { describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, test, vi } from 'vitest';
 import { z } from 'zod';
 import { runHandler } from './run-handler.ts';
 
@@ -20,6 +20,8 @@ const resize = defineTask({
   checkpoint: z.object({ page: z.number() }),
   retry: { maxTries: 3, backoff: 'fixed', base: '1m', max: '1m', jitter: 0 },
 });
+
+afterEach(() => void vi.useRealTimers());
 
 test('what a handler returns is its result', async () => {
   const ran = await runHandler(
@@ -232,4 +234,21 @@ test('wrong use is told at once', async () => {
   await expect(runHandler(batch, {}, wrong as never)).rejects.toThrow(
     /tires: did you mean tries.*abort\.reason must be/,
   );
+});
+
+test("a test's fake timers are the handler's, and hold up nothing else", async () => {
+  vi.useFakeTimers();
+  const slow = implement(resize, async () => {
+    void Promise.reject(new Error('nobody awaits it'));
+    await new Promise((resolve) => setTimeout(resolve, 60_000));
+  });
+  const running = runHandler(slow, {});
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect(await running).toMatchObject({ outcome: 'retry', error: { message: 'nobody awaits it' } });
+  expect(
+    await runHandler(
+      implement(resize, () => 1),
+      {},
+    ),
+  ).toMatchObject({ outcome: 'done', result: 1 });
 });

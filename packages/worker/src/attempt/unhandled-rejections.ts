@@ -1,4 +1,6 @@
 import { AsyncLocalStorage, AsyncResource } from 'node:async_hooks';
+// not the global, which a user's test may fake
+import { setImmediate } from 'node:timers/promises';
 
 /** Hears of the unhandled rejections of one attempt. */
 export interface Rejections {
@@ -101,7 +103,7 @@ function onRejection(error: unknown, promise: Promise<unknown>): void {
  * is empty.
  */
 export function rejectionsTold(): Promise<void> {
-  return new Promise((resolve) => setImmediate(resolve));
+  return setImmediate();
 }
 
 /** Attempts by rejected promise: the code that handles a rejection may belong to another attempt. */

@@ -1,3 +1,5 @@
+// not the globals: a user's test may fake those, and wait for a settlement
+import { setImmediate } from 'node:timers';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Observer } from '@pgqueue/core';
 import { retryPauseMs } from '@pgqueue/core/internal';

@@ -1,3 +1,5 @@
+// not the global: a user's test may fake that one, and wait for a settlement
+import { setImmediate } from 'node:timers/promises';
 import type { Ended, LeasedRow } from '../lease/ended.ts';
 import type { Observer } from '@pgqueue/core';
 import type { Hints, Lease, Target } from '@pgqueue/postgres/internal';
@@ -186,7 +188,7 @@ function createSingles({
   let running = false;
   const run = async (): Promise<void> => {
     running = true;
-    await new Promise((resolve) => setImmediate(resolve)); // handlers that end together are settled together
+    await setImmediate(); // handlers that end together are settled together
     while (waiting.length > 0) {
       const { batch, rest } = nextBatch(waiting);
       waiting = rest;
