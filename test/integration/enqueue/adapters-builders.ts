@@ -7,6 +7,7 @@ import { drizzle as drizzlePg } from 'drizzle-orm/node-postgres';
 import { pgTable, serial, text } from 'drizzle-orm/pg-core';
 import { drizzle as drizzlePostgresJs } from 'drizzle-orm/postgres-js';
 import knex from 'knex';
+import type { Knex } from 'knex';
 import { CamelCasePlugin, Kysely, PostgresDialect } from 'kysely';
 import type { Generated } from 'kysely';
 import * as oldest from 'kysely-0.28';
@@ -113,8 +114,8 @@ const openDrizzleOnPostgresJs = (connectionString: string): Promise<Library> => 
   });
 };
 
-const openKnex = (connection: string): Promise<Library> => {
-  const db = knex({ client: 'pg', connection, pool: { min: 0, max: 2 } });
+const openKnex = (connection: string, more: Knex.Config = {}): Promise<Library> => {
+  const db = knex({ client: 'pg', connection, pool: { min: 0, max: 2 }, ...more });
   return Promise.resolve({
     transaction: (work) =>
       db.transaction((trx) =>
@@ -146,6 +147,13 @@ export const builders: readonly NamedLibrary[] = [
   { name: 'kysely 0.28', open: openOldestKysely },
   { name: 'drizzle on node-postgres', open: openDrizzleOnNodePostgres },
   { name: 'drizzle on postgres.js', open: openDrizzleOnPostgresJs },
-  { name: 'knex', open: openKnex },
+  { name: 'knex', open: (url) => openKnex(url) },
+  {
+    name: 'knex that unwraps answers',
+    open: (url) =>
+      openKnex(url, {
+        postProcessResponse: (answer: { readonly rows?: unknown } | null) => answer?.rows ?? answer,
+      }),
+  },
   { name: 'postgres.js', open: openPostgresJs },
 ];

@@ -10,8 +10,9 @@ export function fromKnex(knex: KnexLike): Executor {
   return {
     query: async <Row>(text: string, values: readonly unknown[]) => {
       const { sql, bindings } = positional(text, values);
-      const { rows } = (await knex.raw(sql, bindings)) as { readonly rows: Row[] };
-      return rows;
+      const answer = (await knex.raw(sql, bindings)) as Row[] | { readonly rows: Row[] };
+      // an application's `postProcessResponse` may have taken the rows out of pg's answer
+      return Array.isArray(answer) ? answer : answer.rows;
     },
   };
 }
