@@ -21,6 +21,8 @@ SCHEMA_NEEDS = 1
 """Oldest migration that the statements of this package need."""
 SCHEMA_KNOWS = 1
 """Newest migration that this package knows."""
+STATEMENT = 30.0
+"""Longest time for one statement, in seconds; then its connection is broken off."""
 
 # Words of SQL: such a name would have to be quoted everywhere.
 _RESERVED = frozenset(
@@ -77,7 +79,7 @@ def _migrating(schema: str) -> str:
     return '"pgqueue migrate"' if schema == "pgqueue" else f'"pgqueue migrate --schema {schema}"'
 
 
-def own_conninfo(conninfo: str, application_name: str) -> str:
+def own_conninfo(conninfo: str, application_name: str, limit: float = STATEMENT) -> str:
     """A connection string with pgqueue's settings, where it has none of its own. Raises ``configuration``."""
     if not isinstance(conninfo, str):
         raise PgQueueError(
@@ -85,7 +87,7 @@ def own_conninfo(conninfo: str, application_name: str) -> str:
         )
     defaults = {
         "application_name": application_name[:63],
-        "connect_timeout": 10,
+        "connect_timeout": max(2, min(10, int(limit))),  # 1 is taken for 2
         "keepalives_idle": 20,
         "keepalives_interval": 5,
         "keepalives_count": 3,
@@ -99,8 +101,10 @@ def own_conninfo(conninfo: str, application_name: str) -> str:
 class Link:
     """One connection, opened when it is needed and again after it broke. Statements of several threads take turns."""
 
-    def __init__(self, conninfo: str, name: str) -> None:
-        self._conninfo = own_conninfo(conninfo, name)
+    def __init__(self, conninfo: str, name: str, limit: float = STATEMENT) -> None:
+        """``limit``: of one statement, in seconds. Whoever owns the link calls ``abort`` then, or uses ``query_within``."""
+        self._conninfo = own_conninfo(conninfo, name, limit)
+        self.limit = limit
         self._process = os.getpid()
         self._lock = threading.RLock()
         self._strict = False
@@ -129,6 +133,25 @@ class Link:
                 raise
             finally:
                 self.busy_since = None
+
+    def query_within(self, seconds: float, statement: str, parameters: Sequence[object] = ()) -> list[Any]:
+        """The same, and breaks the connection off after that time: a peer that is frozen says nothing."""
+        self._check_process()
+        ended = threading.Event()
+
+        def watch() -> None:
+            while not ended.wait(seconds):
+                self.abort()
+
+        with self._lock:
+            try:
+                threading.Thread(target=watch, name="pgqueue-limit", daemon=True).start()
+            except RuntimeError:
+                pass  # the interpreter ends, and begins no more threads
+            try:
+                return self.query(statement, parameters)
+            finally:
+                ended.set()
 
     def _check_process(self) -> None:
         """In a fork, leaves the connection to the parent process: both would read each other's answers."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ._codec import Codec
 from ._errors import PgQueueError, is_transient, refuses_login, said
 from ._json import json_text
-from ._link import Link, check_version, missing_schema, version_question
+from ._link import STATEMENT, Link, check_version, missing_schema, version_question
 from ._statements import Lease, Statements
 from ._task import Task
 from ._unit import margin
@@ -67,9 +67,9 @@ class Node:
         self.draining = threading.Event()
         self.links: list[Link] = []
 
-    def link(self, name: str) -> Link:
+    def link(self, name: str, limit: float = STATEMENT) -> Link:
         """A connection of the node, under its name."""
-        link = Link(self.settings.conninfo, f"pgqueue {self.settings.node} {name}")
+        link = Link(self.settings.conninfo, f"pgqueue {self.settings.node} {name}", limit)
         self.links.append(link)
         return link
 
@@ -91,7 +91,8 @@ class Presence:
     def __init__(self, node: Node, on_fatal: Callable[[PgQueueError], None]) -> None:
         self._node, self._on_fatal = node, on_fatal
         self._settings = node.settings
-        self._link = node.link("heartbeat")
+        # a connection that has died silently leaves the time for another one
+        self._link = node.link("heartbeat", min(10.0, node.settings.lost_after / 3))
         self._link.on_hint = self._hear
         if node.settings.listen:
             self._link.channels = [f"{node.settings.schema}:{name}" for name in ("work", "cancel")]

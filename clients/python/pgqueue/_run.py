@@ -28,8 +28,6 @@ AHEAD = 0.1
 """Longest wait of a claimed batch for a slot; then it is given back, so that no job waits beside idle nodes."""
 REST = 0.2
 """Time without prefetch after batches were given back."""
-STATEMENT = 30.0
-"""Longest time for one statement of a node; then its connection is broken off."""
 _FACTS = ("id", "task", "queue", "key", "priority", "attributes", "tries", "attempt", "trace", "saved", "aborted")
 
 
@@ -370,7 +368,7 @@ class Runner:
                 due = min(due, self._check(unit, now))
             self._check_ahead(now)
             for link in self._node.links:
-                if link.busy_since is not None and now - link.busy_since > STATEMENT:
+                if link.busy_since is not None and now - link.busy_since > link.limit:
                     link.abort()
             with self._ticks:
                 if not self._closed:

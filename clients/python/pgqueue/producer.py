@@ -18,6 +18,7 @@ from ._errors import PgQueueError, explained, is_transient, is_wrong_server, ref
 from ._jobs import Enqueued, Job, JobOptions, job_of, rows_of, rows_text
 from ._json import Seconds, is_uuid, json_value, milliseconds, plain_array
 from ._link import (
+    STATEMENT,
     Link,
     check_version,
     checked_schema,
@@ -50,6 +51,8 @@ class _Query(NamedTuple):
     statement: str
     parameters: Sequence[object]
     connection: Any = None
+    limit: float = STATEMENT
+    """Longest time for an answer, in seconds, on a connection of its own."""
 
 
 Steps = Generator[_Query | float, Any, Answer]
@@ -147,8 +150,9 @@ class _Producing:
         while True:
             last = time.monotonic() >= deadline
             try:
-                yield from self._verify(None)
-                answer = yield _Query(look, [plain_array([id]), last])
+                limit = min(STATEMENT, max(1.0, deadline - time.monotonic()))
+                yield from self._verify(None, limit)
+                answer = yield _Query(look, [plain_array([id]), last], None, limit)
                 failures = 0
             except Exception as error:
                 if not is_transient(error) or last:
@@ -186,12 +190,12 @@ class _Producing:
             result = decoded(self._codec, result, Place(id, "result", task))
         return kept_result(id, result)
 
-    def _verify(self, connection: Any) -> Steps[None]:
+    def _verify(self, connection: Any, limit: float = STATEMENT) -> Steps[None]:
         """Checks the schema's version before the first statement."""
         if self._checked:
             return
         try:
-            answer = yield _Query(version_question(self._schema), [], connection)
+            answer = yield _Query(version_question(self._schema), [], connection, limit)
         except Exception as error:
             raise missing_schema(self._schema, error) or error from error
         check_version(self._schema, json.loads(answer[0] if connection is None else answer))
@@ -284,7 +288,7 @@ class Producer(_Producing):
             return foreign_query(query.connection, query.statement, query.parameters)
         if self._link is None:
             self._link = Link(self._conninfo or "", "pgqueue producer")
-        rows = self._link.query(query.statement, query.parameters)
+        rows = self._link.query_within(query.limit, query.statement, query.parameters)
         return rows[0] if rows else (None,)
 
 
@@ -350,18 +354,24 @@ class AsyncProducer(_Producing):
         if self._turn is None:
             self._turn = asyncio.Lock()
         async with self._turn:
-            if self._connection is None or self._connection.closed:
-                conninfo = own_conninfo(self._conninfo or "", "pgqueue producer")
-                self._connection = await psycopg.AsyncConnection.connect(
-                    conninfo, autocommit=True, prepare_threshold=None  # see Link
-                )
-                await self._connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
-            connection = self._connection
             try:
-                async with connection.transaction():
-                    cursor = await connection.execute(query.statement, query.parameters)
-                    return await cursor.fetchone() or (None,)
-            except BaseException as error:  # also a cancellation in the middle of a statement
-                if in_transaction(connection) or is_wrong_server(error):
-                    await connection.close()
-                raise
+                return await asyncio.wait_for(self._own_answer(query), query.limit)
+            except asyncio.TimeoutError:
+                raise psycopg.OperationalError(f"no answer within {query.limit:g} s") from None
+
+    async def _own_answer(self, query: _Query) -> Any:
+        if self._connection is None or self._connection.closed:
+            conninfo = own_conninfo(self._conninfo or "", "pgqueue producer")
+            self._connection = await psycopg.AsyncConnection.connect(
+                conninfo, autocommit=True, prepare_threshold=None  # see Link
+            )
+            await self._connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
+        connection = self._connection
+        try:
+            async with connection.transaction():
+                cursor = await connection.execute(query.statement, query.parameters)
+                return await cursor.fetchone() or (None,)
+        except BaseException as error:  # also a cancellation in the middle of a statement
+            if in_transaction(connection) or is_wrong_server(error):
+                await connection.close()
+            raise

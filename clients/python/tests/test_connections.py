@@ -6,12 +6,13 @@ import os
 import signal
 import socket
 import threading
+import time
 import unittest
 from unittest import mock
 from urllib.parse import urlsplit
 
 import psycopg
-from pgqueue import AsyncProducer, Producer, RetryPolicy, _transaction, task
+from pgqueue import AsyncProducer, PgQueueError, Producer, RetryPolicy, _transaction, task
 from pgqueue._link import Link
 from psycopg.conninfo import make_conninfo
 
@@ -137,11 +138,12 @@ class Forks(unittest.TestCase):
         asyncio.run(producer.close())
 
 
-class Refusing:
-    """A way to the server that ends so many connections at once, and lets the next ones pass."""
+class Way:
+    """A way to the server that ends so many connections at once, and lets the next ones pass, until they are muted."""
 
-    def __init__(self, conninfo: str, refusals: int) -> None:
+    def __init__(self, conninfo: str, refusals: int = 0) -> None:
         self.left = refusals
+        self._connections: list[dict] = []
         self._to = urlsplit(conninfo)
         self._server = socket.create_server(("127.0.0.1", 0))
         self.url = self._to._replace(
@@ -160,14 +162,25 @@ class Refusing:
                 client.close()
                 continue
             server = socket.create_connection((self._to.hostname, self._to.port))
+            connection = {"startup": b"", "muted": False}
+            self._connections.append(connection)
             for one, other in ((client, server), (server, client)):
-                threading.Thread(target=self._pass, args=(one, other), daemon=True).start()
+                threading.Thread(target=self._pass, args=(one, other, connection), daemon=True).start()
 
-    def _pass(self, one: socket.socket, other: socket.socket) -> None:
+    def mute(self, name: bytes) -> None:
+        """Passes nothing more of the connections of that application, which stay open."""
+        for connection in self._connections:
+            if name in connection["startup"]:
+                connection["muted"] = True
+
+    def _pass(self, one: socket.socket, other: socket.socket, connection: dict) -> None:
         with other:
             try:
                 while data := one.recv(65_536):
-                    other.sendall(data)
+                    if b"application_name" in data:
+                        connection["startup"] += data
+                    if not connection["muted"]:
+                        other.sendall(data)
             except OSError:
                 pass
 
@@ -177,12 +190,63 @@ class Refusing:
 
 class OfProducers(unittest.TestCase):
     def test_an_enqueue_goes_on_however_many_tries_are_refused_at_once(self) -> None:
-        way = Refusing(PRODUCER, 10)
+        way = Way(PRODUCER, 10)
         self.addCleanup(way.close)
         with Producer(way.url) as producer:
             job = producer.enqueue("later", queue="refused")
         self.assertEqual(way.left, 0)
         self.assertEqual(sql("select id::text from pgqueue.queue where queue = 'refused'"), [(job.id,)])
+
+    def test_a_connection_that_falls_silent_holds_nobody_up(self) -> None:
+        way = Way(PRODUCER)
+        self.addCleanup(way.close)
+        link = Link(way.url, "pgqueue silent")
+        self.addCleanup(link.close)
+        self.assertEqual(link.query_within(150, "select 1"), [(1,)])
+        way.mute(b"pgqueue silent")
+        with self.assertRaises(psycopg.OperationalError):
+            link.query_within(0.1, "select 1")
+        self.assertEqual(link.query_within(150, "select 1"), [(1,)])
+
+    def test_neither_does_one_of_a_producer_that_waits_for_a_result(self) -> None:
+        way = Way(PRODUCER)
+        self.addCleanup(way.close)
+        with Producer(way.url) as producer:
+            job = producer.enqueue("later", queue="silent")
+            way.mute(b"pgqueue producer")
+            with self.assertRaisesRegex(PgQueueError, "has not ended within 10 ms"):
+                producer.result(job, timeout=0.01)
+
+        async def asynchronous() -> None:
+            async with AsyncProducer(way.url) as producer:
+                job = await producer.enqueue("later", queue="silent")
+                way.mute(b"pgqueue producer")
+                with self.assertRaisesRegex(PgQueueError, "has not ended within 10 ms"):
+                    await producer.result(job, timeout=0.01)
+
+        asyncio.run(asynchronous())
+
+
+class OfHeartbeats(DatabaseTest):
+    def test_a_connection_that_falls_silent_loses_no_job(self) -> None:
+        aborted, gate = [], threading.Event()
+
+        @task("going-on")
+        def going_on(payload, ctx):
+            gate.wait(150)
+            aborted.append(ctx.aborted)
+
+        way = Way(WORKER)
+        self.addCleanup(way.close)
+        worker = self.worker(going_on, conninfo=way.url, lost_after=9)
+        job = self.producer.enqueue(going_on, None)
+        until("it to run", lambda: status(job.id) == "running")
+        way.mute(b" heartbeat")
+        muted_at = time.monotonic()
+        until("a heartbeat by another connection", lambda: worker._node.presence._beat_at > muted_at)
+        gate.set()
+        self.producer.result(job)
+        self.assertEqual(aborted, [None])
 
 
 class OfHandlers(DatabaseTest):
