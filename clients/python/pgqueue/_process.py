@@ -14,7 +14,7 @@ from typing import Any
 
 from ._codec import Json
 from ._context import Context
-from ._errors import Aborted, PgQueueError, RemoteError, error_data
+from ._errors import Aborted, PgQueueError, RemoteError, error_data, said
 from ._json import Seconds
 from ._lease import LeaseCalls, progress_text
 from ._task import Outcome, Task
@@ -37,6 +37,7 @@ class ProcessContext:
 
     def __init__(self, pipe: Any, facts: dict[str, Any]) -> None:
         self._pipe = pipe
+        self._turn = threading.Lock()
         self.__dict__.update(facts)
 
     def extend(self, by: Seconds) -> None:
@@ -61,8 +62,9 @@ class ProcessContext:
         raise AttributeError(name)
 
     def _call(self, name: str, *given: Any) -> None:
-        self._pipe.send(("call", name, given))
-        kind, value = self._pipe.recv()
+        with self._turn:  # of the threads of a handler
+            self._pipe.send(("call", name, given))
+            kind, value = self._pipe.recv()
         if kind == "aborted":
             raise Aborted(value)
         if kind == "error":
@@ -92,6 +94,11 @@ class Processes:
             if attempt.aborted is not None:
                 raise Aborted(attempt.aborted) from None
             raise ProcessDied(f"the process of its handler died ({child.exit_code()})") from error
+        except (
+            Exception
+        ):  # what can't be sent, or read: its handler may wait for an answer, and the next job would get it
+            child.kill(attempt)
+            raise
         finally:
             with child.lock:
                 child.serves = None
@@ -190,7 +197,7 @@ def _serve(pipe: Any) -> None:
         except Outcome as outcome:
             told = "error", outcome
         except BaseException as error:
-            told = "error", RemoteError(str(error), error_data(error))
+            told = "error", RemoteError(said(error), error_data(error))
         try:
             pipe.send(told)
         except Exception as error:  # the result can't be pickled

@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 
@@ -659,6 +660,36 @@ def waits_there(payload):
     return "ended"
 
 
+class Unreadable:
+    def __reduce__(self):
+        return int, ("no number",)
+
+
+class Silent(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("it has no text")
+
+
+@task("tells-there", process=True, retry=RetryPolicy(max_tries=1))
+def tells_there(payload, ctx):
+    if payload == "unreadable":
+        ctx.checkpoint(Unreadable())
+    if payload == "silent":
+        raise Silent()
+    if payload == "threads":
+
+        def extend(seconds: int) -> str:
+            try:
+                ctx.extend(seconds)
+            except PgQueueError as error:
+                return error.code
+            return "extended"
+
+        with ThreadPoolExecutor(4) as threads:
+            return list(threads.map(extend, [0, 30] * 200))
+    return payload
+
+
 @task("lacks-there", process=True)
 def lacks_there(payload, ctx):
     told = {}
@@ -707,6 +738,22 @@ class Processes(DatabaseTest):
         for name, (code, why) in told.items():
             self.assertEqual(code, "configuration")
             self.assertIn(f"no ctx.{name}: run it without process=True", why)
+
+    def test_what_can_not_be_read_costs_no_other_job(self) -> None:
+        self.worker(tells_there, concurrency=1)
+        wrong = self.producer.enqueue(tells_there, "unreadable")
+        until("it to be dead", lambda: status(wrong.id) == "dead")
+        self.assertIn("no number", errors(wrong.id)[0]["message"])
+        self.assertEqual(self.producer.result(self.producer.enqueue(tells_there, "next")), "next")
+        silent = self.producer.enqueue(tells_there, "silent")
+        until("it to be dead", lambda: status(silent.id) == "dead")
+        self.assertIn("can not be read", errors(silent.id)[0]["message"])
+
+    def test_threads_of_a_handler_take_turns(self) -> None:
+        self.worker(tells_there)
+        self.assertEqual(
+            self.producer.result(self.producer.enqueue(tells_there, "threads")), ["configuration", "extended"] * 200
+        )
 
     def test_errors_outcomes_and_deaths(self) -> None:
         self.worker(ends_there)
