@@ -122,15 +122,16 @@ def storable(text: str, longest: int) -> str:
 
 
 def error_data(error: object) -> dict[str, Any]:
-    """An error as plain data, as it is kept with a job: name, message, stack and up to five causes."""
+    """An error as plain data, as it is kept with a job: name, message, stack, up to five causes, and those of a group."""
     if isinstance(error, RemoteError):
         return error.data
     if not isinstance(error, BaseException):
         return {"kind": "error", "name": "NonError", "message": storable(str(error), 2_000)}
-    return {"kind": "error", **_data_of(error, 0)}
+    return {"kind": "error", **_data_of(error, 0, [8_000])}
 
 
-def _data_of(error: BaseException, depth: int) -> dict[str, Any]:
+def _data_of(error: BaseException, depth: int, left: list[int]) -> dict[str, Any]:
+    """``left``: characters that the errors of groups may still take."""
     message = said(error)
     stack = "".join(traceback.format_tb(error.__traceback__)) + f"{type(error).__name__}: {message}"
     outer = depth == 0
@@ -139,12 +140,20 @@ def _data_of(error: BaseException, depth: int) -> dict[str, Any]:
         "message": storable(message or type(error).__name__, 2_000 if outer else 1_000),
         "stack": storable(stack[-8_000 if outer else -2_000 :], 8_000),
     }
+    left[0] -= 0 if outer else max(100, len(data["message"]) + len(data["stack"]))
     code = getattr(error, "code", None) or sql_state(error)
     if isinstance(code, str):
         data["code"] = storable(code, 100)
+    inner = getattr(error, "exceptions", None)
+    if isinstance(inner, tuple) and depth < 5:  # an ExceptionGroup, as asyncio.TaskGroup raises it
+        told = []
+        for one in inner[:10]:
+            if left[0] > 0 and isinstance(one, BaseException):
+                told.append(_data_of(one, depth + 1, left))
+        data["errors"] = told
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     if cause is not None and depth < 5:
-        data["cause"] = _data_of(cause, depth + 1)
+        data["cause"] = _data_of(cause, depth + 1, left)
     return data
 
 

@@ -178,6 +178,21 @@ class Values(unittest.TestCase):
     def test_arrays_are_quoted(self) -> None:
         self.assertEqual(text_array(['a"b\\', None, "NULL"]), '{"a\\"b\\\\",NULL,"NULL"}')
 
+    def test_the_errors_of_a_group_are_kept_up_to_a_size(self) -> None:
+        class Group(Exception):  # as ExceptionGroup, which Python 3.10 lacks
+            def __init__(self, message: str, exceptions: list[Exception]) -> None:
+                super().__init__(message)
+                self.exceptions = tuple(exceptions)
+
+        told = error_data(Group("all", [Group("some", [ValueError("why")]), KeyError("k")]))
+        self.assertEqual([one["message"] for one in told["errors"]], ["some", "'k'"])
+        self.assertEqual(told["errors"][0]["errors"][0]["message"], "why")
+        wide = error_data(Group("all", [Group("some", [ValueError("x" * 5_000)] * 20) for _ in range(20)]))
+        self.assertLess(len(json.dumps(wide)), 32_768)
+        endless = Group("all", [])
+        endless.exceptions = (endless,)
+        self.assertLess(len(json.dumps(error_data(endless))), 32_768)
+
     def test_errors_carry_their_causes(self) -> None:
         try:
             try:
