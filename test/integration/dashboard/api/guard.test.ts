@@ -235,6 +235,16 @@ describe('a body', () => {
     expect(sent.bytes).toBeLessThan(9_000_000);
   });
 
+  test('that breaks off is the end of its client, and no error of the database', async () => {
+    logged.length = 0;
+    const aborted = Object.assign(new Error('aborted'), { code: 'ECONNRESET' }); // as node:http has it
+    const body = new ReadableStream({ pull: (controller) => controller.error(aborted) });
+    const headers = { 'content-type': 'application/json' };
+    const response = await api.fetch('/jobs', { method: 'POST', body, duplex: 'half', headers });
+    expect(response.status).toBe(400);
+    expect(logged).toEqual([]);
+  });
+
   test('that a slow client sends, however many there are, keeps no others waiting', async () => {
     const body = JSON.stringify(job);
     const headers = { 'content-type': 'application/json', 'content-length': String(body.length) };
