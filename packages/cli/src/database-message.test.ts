@@ -23,6 +23,7 @@ test.each([
   ['42501', 'permission denied to create role', /for --roles, with CREATEROLE/],
   ['42501', 'keine Berechtigung für Datenbank app', /to make it, with CREATE on the database/],
   ['25006', 'cannot execute INSERT in a read-only transaction', /name the primary/],
+  ['0A000', 'cannot access temporary or unlogged relations during recovery', /name the primary/],
   ['53300', 'sorry, too many clients already', /try again later/],
   [
     undefined,

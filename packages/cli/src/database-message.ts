@@ -11,6 +11,7 @@ export function databaseMessage(error: unknown): string {
 }
 
 const theUrl = '--database-url, PGQUEUE_DATABASE_URL or DATABASE_URL';
+const onlyReads = 'this server only reads';
 
 function byState(state: string, text: string): string | undefined {
   switch (state) {
@@ -25,7 +26,9 @@ function byState(state: string, text: string): string | undefined {
     case '42501':
       return missingRight;
     case '25006':
-      return `this server only reads: name the primary in ${theUrl}, or switch default_transaction_read_only off for this role and database`;
+      return `${onlyReads}: name the primary in ${theUrl}, or switch default_transaction_read_only off for this role and database`;
+    case '0A000': // a standby, asked for an unlogged table
+      return text.includes('recovery') ? `${onlyReads}: name the primary in ${theUrl}` : undefined;
     case '53300':
       return 'try again later, or raise max_connections';
     default:
