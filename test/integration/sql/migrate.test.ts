@@ -156,6 +156,16 @@ describe('migrate', () => {
     });
   });
 
+  test('a schema whose tables were all emptied is not migrated over', async () => {
+    await migrate(at('emptied'));
+    await query('truncate emptied.migration');
+    await expect(migrate(at('emptied'))).rejects.toMatchObject({
+      code: 'schema_version',
+      message: expect.stringContaining('"migration" is empty'),
+      data: { schema: 'emptied' },
+    });
+  });
+
   test('a schema of its own: an empty one is used, one with other tables is left alone', async () => {
     await query('create schema prepared');
     await migrate(at('prepared'));

@@ -165,6 +165,12 @@ async function apply(database: Database, file: MigrationFile): Promise<Migration
       await client.query(`create table ${schema}.migration (
         version integer primary key, name text not null, checksum text not null, compatible boolean not null,
         applied timestamptz not null default clock_timestamp())`);
+    } else if ((await client.query(`select from ${schema}.migration limit 1`)).rows.length === 0) {
+      throw new PgQueueError(
+        'schema_version',
+        `schema "${schema}" has tables, but "migration" is empty, as after a TRUNCATE of all tables: put its rows back, or drop the schema and migrate anew`,
+        { data: { schema } },
+      );
     }
     const found = await client.query(`select checksum from ${schema}.migration where version = $1`, [
       file.version,
