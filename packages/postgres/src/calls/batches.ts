@@ -1,5 +1,6 @@
 import { lockMs } from './settle.ts';
 import type { Target } from '../connection/target.ts';
+import { ask } from '../connection/target.ts';
 
 /** A batch that a node holds: its work item's position, and the token of the claim. */
 export interface RowLease {
@@ -62,11 +63,8 @@ export async function takeOut(
   { position, token }: RowLease,
   ids: readonly string[],
 ): Promise<number | null> {
-  const [row] = await target.query<{ readonly rest: number | null }>(
-    `select ${target.schema}.take_out($1, $2::uuid, $3::uuid[])::float8 as rest`,
-    [position, token, ids],
-  );
-  return row?.rest ?? null;
+  const values = [position, token, ids];
+  return (await ask<number>(target, 'take_out($1, $2::uuid, $3::uuid[])::float8', values)) ?? null;
 }
 
 /**
@@ -74,11 +72,8 @@ export async function takeOut(
  * those that were held and whole.
  */
 export async function releaseRows(target: Target, rows: readonly RowLease[]): Promise<number> {
-  const [row] = await target.query<{ readonly given: number }>(
-    `select ${target.schema}.release_rows($1::bigint[], $2::uuid[]) as given`,
-    [rows.map(({ position }) => position), rows.map(({ token }) => token)],
-  );
-  return row?.given ?? 0;
+  const values = [rows.map(({ position }) => position), rows.map(({ token }) => token)];
+  return (await ask<number>(target, 'release_rows($1::bigint[], $2::uuid[])', values)) ?? 0;
 }
 
 /** Stores how long a node's jobs take, in milliseconds by task: the SQL function `tell_runs`. */

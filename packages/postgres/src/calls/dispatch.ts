@@ -2,6 +2,7 @@ import type { Json, SavedPart } from '@pgqueue/core';
 import type { HintedJob } from '../hints/hinted-job.ts';
 import type { Leader } from './sweeps.ts';
 import type { Target } from '../connection/target.ts';
+import { askIds } from '../connection/target.ts';
 
 /** Assumptions that a plan makes from hints, without a read of the database. */
 export interface Supposition {
@@ -148,16 +149,12 @@ function arrayText(values: readonly string[]): string {
  * Takes back work items that no node has leased; resolves to the ids of their jobs.
  * @throws PQ002 as {@link dispatch}
  */
-export async function takeBack(
+export function takeBack(
   target: Target,
   { leader, epoch }: Leader,
   ids: readonly string[],
 ): Promise<ReadonlySet<string>> {
-  const rows = await target.query<{ id: string }>(
-    `select take_back as id from ${target.schema}.take_back($1, $2, $3::uuid[])`,
-    [leader, epoch, ids],
-  );
-  return new Set(rows.map(({ id }) => id));
+  return askIds(target, 'take_back($1, $2, $3::uuid[])', [leader, epoch, ids]);
 }
 
 /**

@@ -1,4 +1,5 @@
 import type { Target } from '../connection/target.ts';
+import { ask } from '../connection/target.ts';
 
 /** Current leadership. */
 export interface Leadership {
@@ -48,9 +49,5 @@ export async function watchLeader(target: Target, seen: string | null, waitMs: n
 
 /** Gives the lease up, so that a standby takes over at once. False: this scheduler did not hold it. */
 export async function resign(target: Target, leader: string, epoch: number): Promise<boolean> {
-  const [row] = await target.query<{ resigned: boolean }>(
-    `select ${target.schema}.resign($1, $2) as resigned`,
-    [leader, epoch],
-  );
-  return row?.resigned === true;
+  return (await ask(target, 'resign($1, $2)', [leader, epoch])) === true;
 }

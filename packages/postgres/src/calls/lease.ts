@@ -1,4 +1,5 @@
 import type { Target } from '../connection/target.ts';
+import { askIds } from '../connection/target.ts';
 
 /** A job's id and the token of its lease: both must match for anything to change. */
 export interface Lease {
@@ -24,11 +25,8 @@ export async function extend(
 /** Gives leases back unrun, uncounted; resolves to the ids that were still held. */
 export async function release(target: Target, leases: readonly Lease[]): Promise<ReadonlySet<string>> {
   if (leases.length === 0) return new Set();
-  const rows = await target.query<{ id: string }>(
-    `select release as id from ${target.schema}.release($1::uuid[], $2::uuid[])`,
-    [leases.map(({ id }) => id), leases.map(({ token }) => token)],
-  );
-  return new Set(rows.map(({ id }) => id));
+  const values = [leases.map(({ id }) => id), leases.map(({ token }) => token)];
+  return askIds(target, 'release($1::uuid[], $2::uuid[])', values);
 }
 
 /**

@@ -1,6 +1,7 @@
 import type { NodeTasks } from '../connection/tables.ts';
 import type { Lease } from './lease.ts';
 import type { Target } from '../connection/target.ts';
+import { ask } from '../connection/target.ts';
 
 /** A node's description of itself when it starts. */
 export interface NodeRegistration {
@@ -118,11 +119,7 @@ export async function heldLeases(
  * Ends an incarnation in order; its leases are released, uncounted. False: the incarnation had ended already.
  */
 export async function leaveNode(target: Target, node: string, incarnation: string): Promise<boolean> {
-  const [row] = await target.query<{ left: boolean }>(
-    `select ${target.schema}.leave_node($1, $2::uuid) as "left"`,
-    [node, incarnation],
-  );
-  return row?.left === true;
+  return (await ask(target, 'leave_node($1, $2::uuid)', [node, incarnation])) === true;
 }
 
 /** Outcomes of the jobs that a reset node held, counted. */

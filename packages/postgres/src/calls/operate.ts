@@ -1,4 +1,5 @@
 import type { Target } from '../connection/target.ts';
+import { askIds } from '../connection/target.ts';
 
 /**
  * Cancels jobs. Waiting jobs end at once; the nodes of running ones are told (`signalled`). `busy`: the job
@@ -31,33 +32,22 @@ export async function amend(
 ): Promise<ReadonlySet<string>> {
   const { priority = null, runAfter } = amendment;
   const at = runAfter instanceof Date ? runAfter.toISOString() : null;
-  const rows = await target.query<{ id: string }>(
-    `select amend as id from ${target.schema}.amend($1::uuid[], $2, $3::timestamptz, $4)`,
-    [ids, priority, at, runAfter === 'now'],
-  );
-  return new Set(rows.map(({ id }) => id));
+  const values = [ids, priority, at, runAfter === 'now'];
+  return askIds(target, 'amend($1::uuid[], $2, $3::timestamptz, $4)', values);
 }
 
 /**
  * Removes jobs without a trace, from whichever table they are in; resolves to the removed ones. Leaves
  * running jobs alone.
  */
-export async function erase(target: Target, ids: readonly string[]): Promise<ReadonlySet<string>> {
-  const rows = await target.query<{ id: string }>(
-    `select erase as id from ${target.schema}.erase($1::uuid[])`,
-    [ids],
-  );
-  return new Set(rows.map(({ id }) => id));
+export function erase(target: Target, ids: readonly string[]): Promise<ReadonlySet<string>> {
+  return askIds(target, 'erase($1::uuid[])', [ids]);
 }
 
 /**
  * Puts dead jobs back into their queues with fresh limits; resolves to those put back. A missing job is not dead, or
  * a newer job has its unique key.
  */
-export async function redrive(target: Target, ids: readonly string[]): Promise<ReadonlySet<string>> {
-  const rows = await target.query<{ id: string }>(
-    `select redrive as id from ${target.schema}.redrive($1::uuid[])`,
-    [ids],
-  );
-  return new Set(rows.map(({ id }) => id));
+export function redrive(target: Target, ids: readonly string[]): Promise<ReadonlySet<string>> {
+  return askIds(target, 'redrive($1::uuid[])', [ids]);
 }

@@ -1,4 +1,5 @@
 import type { Target } from '../connection/target.ts';
+import { ask } from '../connection/target.ts';
 
 /**
  * Gives back the leases of a claim whose reply was lost: the SQL function `release_claim`. Resolves to the
@@ -13,9 +14,6 @@ export async function releaseClaim(
     token,
   }: { readonly node: string; readonly incarnation: string; readonly token: string },
 ): Promise<number> {
-  const [row] = await target.query<{ jobs: number }>(
-    `select ${target.schema}.release_claim($1, $2::uuid, $3::uuid) as jobs`,
-    [node, incarnation, token],
-  );
-  return row?.jobs ?? 0;
+  const values = [node, incarnation, token];
+  return (await ask<number>(target, 'release_claim($1, $2::uuid, $3::uuid)', values)) ?? 0;
 }

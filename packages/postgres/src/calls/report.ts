@@ -2,6 +2,7 @@ import type { HeldCounts, Hold, JobFacts } from '@pgqueue/core';
 import { storableJson } from '@pgqueue/core/internal';
 import type { Leader } from './sweeps.ts';
 import type { Target } from '../connection/target.ts';
+import { ask } from '../connection/target.ts';
 
 /** A part of a policy that failed lately. Times are the database's clock, in Unix milliseconds. */
 export interface ReportedFault {
@@ -131,15 +132,8 @@ export interface OpenExplain {
 }
 
 /** Reads the oldest open questions behind a number, up to {@link questionsMax}. */
-export async function readQuestions(
-  { query, schema }: Target,
-  after: number,
-): Promise<readonly OpenExplain[]> {
-  const [row] = await query<{ open: readonly OpenExplain[] | null }>(
-    `select ${schema}.open_explains($1) as open`,
-    [after],
-  );
-  return row?.open ?? [];
+export async function readQuestions(target: Target, after: number): Promise<readonly OpenExplain[]> {
+  return (await ask(target, 'open_explains($1)', [after])) ?? [];
 }
 
 /** Maximum of questions in one read: after a full one there may be more. */
@@ -175,15 +169,12 @@ export interface RecentDispatches {
  * @throws PQ002 when this scheduler no longer leads in this epoch
  */
 export async function answerExplain(
-  { query, schema }: Target,
+  target: Target,
   { leader, epoch }: Leader,
   { n, answer }: { readonly n: number; readonly answer: LeaderAnswer },
 ): Promise<boolean> {
-  const [row] = await query<{ answered: boolean }>(
-    `select ${schema}.answer_explain($1, $2, $3, $4::jsonb) as answered`,
-    [leader, epoch, n, storableJson(answer)],
-  );
-  return row?.answered === true;
+  const values = [leader, epoch, n, storableJson(answer)];
+  return (await ask(target, 'answer_explain($1, $2, $3, $4::jsonb)', values)) === true;
 }
 
 /** A waiting job, and the state of its key. */
@@ -204,13 +195,10 @@ type Facts = Omit<JobFacts, 'attributes' | 'flow'> &
   };
 
 /** Reads a waiting job. Undefined: the job does not wait, or is delayed. */
-export async function readWaitingJob(
-  { query, schema }: Target,
-  id: string,
-): Promise<WaitingFacts | undefined> {
-  const [row] = await query<{ facts: Facts | null }>(`select ${schema}.waiting_job($1::uuid) as facts`, [id]);
-  if (row === undefined || row.facts === null) return undefined;
-  const { firstId, retryDueMs, attributes, flow, ...job } = row.facts;
+export async function readWaitingJob(target: Target, id: string): Promise<WaitingFacts | undefined> {
+  const found = await ask<Facts>(target, 'waiting_job($1::uuid)', [id]);
+  if (found === undefined) return undefined;
+  const { firstId, retryDueMs, attributes, flow, ...job } = found;
   const legible = attributes !== null;
   const facts = { ...job, attributes: attributes ?? {}, ...(flow === null ? {} : { flow }) };
   return { job: facts, firstId, retryDueMs, legible };

@@ -1,5 +1,6 @@
 import { PgQueueError } from '@pgqueue/core';
 import type { Target } from '../connection/target.ts';
+import { ask } from '../connection/target.ts';
 import type { Leader } from './sweeps.ts';
 
 /** A schedule as a row. `payload` and `options` are JSON texts; `enqueue_scheduled` reads the options. */
@@ -54,12 +55,8 @@ export async function removeSchedule(target: Target, name: string): Promise<bool
 }
 
 /** Enqueues the schedule's job, for no slot. Undefined: there is no such schedule. */
-export async function runSchedule(target: Target, name: string): Promise<string | undefined> {
-  const [row] = await target.query<{ id: string | null }>(
-    `select ${target.schema}.enqueue_scheduled($1) as id`,
-    [name],
-  );
-  return row?.id ?? undefined;
+export function runSchedule(target: Target, name: string): Promise<string | undefined> {
+  return ask(target, 'enqueue_scheduled($1)', [name]);
 }
 
 /** A schedule with a slot to enqueue, or without a planned slot. */

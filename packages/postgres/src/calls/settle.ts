@@ -1,6 +1,7 @@
 import { PgQueueError } from '@pgqueue/core';
 import { channelName } from '../hints/hints.ts';
 import type { Target } from '../connection/target.ts';
+import { askIds } from '../connection/target.ts';
 
 /** The end of one attempt. `data` is the result of a done job or the error of a failed one. */
 export interface SettleRequest {
@@ -60,10 +61,8 @@ export interface SettleOptions {
 export const lockMs = 200;
 
 /** Returns the given jobs that no other transaction has locked, or that are gone. */
-export async function unlockedJobs(target: Target, ids: readonly string[]): Promise<ReadonlySet<string>> {
-  const text = `select f.id from ${target.schema}.unlocked_jobs($1::uuid[]) as f (id)`;
-  const rows = await target.query<{ readonly id: string }>(text, [ids]);
-  return new Set(rows.map(({ id }) => id));
+export function unlockedJobs(target: Target, ids: readonly string[]): Promise<ReadonlySet<string>> {
+  return askIds(target, 'unlocked_jobs($1::uuid[])', [ids]);
 }
 
 /**

@@ -1,4 +1,5 @@
 import type { Target } from '../connection/target.ts';
+import { ask } from '../connection/target.ts';
 
 /**
  * The scheduler that sweeps. Each function here that takes one throws PQ002, and writes nothing, when it no
@@ -27,11 +28,7 @@ export async function promote(
 
 /** Ends jobs as expired that were not started by their `expires_at`; resolves to their number. */
 export async function expire(target: Target, { leader, epoch }: Leader, max: number): Promise<number> {
-  const [row] = await target.query<{ expired: number }>(
-    `select ${target.schema}.expire($1, $2, $3) as expired`,
-    [leader, epoch, max],
-  );
-  return row?.expired ?? 0;
+  return (await ask<number>(target, 'expire($1, $2, $3)', [leader, epoch, max])) ?? 0;
 }
 
 /**
@@ -128,14 +125,9 @@ export async function trimHistory({ query, schema }: Target): Promise<HistoryTri
  * @throws PQ002 when this scheduler no longer leads in this epoch
  */
 export async function countActivity(
-  { query, schema }: Target,
+  target: Target,
   { leader, epoch }: Leader,
   maxMs: number,
 ): Promise<number> {
-  const [row] = await query<{ behind: number }>(`select ${schema}.count_activity($1, $2, $3) as behind`, [
-    leader,
-    epoch,
-    Math.ceil(maxMs),
-  ]);
-  return row?.behind ?? 0;
+  return (await ask<number>(target, 'count_activity($1, $2, $3)', [leader, epoch, Math.ceil(maxMs)])) ?? 0;
 }

@@ -2,6 +2,7 @@ import type { Attributes, JobFacts, QueueSeen } from '@pgqueue/core';
 import type { NodeTasks } from '../connection/tables.ts';
 import type { OpenExplain } from './report.ts';
 import type { Target } from '../connection/target.ts';
+import { ask } from '../connection/target.ts';
 
 /** A queue's key. */
 export interface LaneId {
@@ -265,12 +266,9 @@ export async function readTickState(
   target: Target,
   { settled, itemsFrom, items }: Pick<TickInput, 'settled' | 'itemsFrom' | 'items'>,
 ): Promise<TickState> {
-  const [row] = await target.query<{ readonly state: TickState | null }>(
-    `select ${target.schema}.tick_state($1, $2, $3) as state`,
-    [settled, itemsFrom, items],
-  );
-  if (row === undefined || row.state === null) throw new Error("a tick's state did not come back");
-  return row.state;
+  const state = await ask<TickState>(target, 'tick_state($1, $2, $3)', [settled, itemsFrom, items]);
+  if (state === undefined) throw new Error("a tick's state did not come back");
+  return state;
 }
 
 /** Converts the tick's input for its SQL function. */
@@ -333,11 +331,7 @@ export async function firstWaiting(target: Target, { lane, places }: LanePart): 
 
 /** Reads the positions of the first `max` work items before a position. It may pass millions of dead rows. */
 export async function itemsBehind(target: Target, before: number, max: number): Promise<readonly number[]> {
-  const [row] = await target.query<{ readonly positions: readonly number[] }>(
-    `select ${target.schema}.items_behind($1, $2)::float8[] as positions`,
-    [before, max],
-  );
-  return row?.positions ?? [];
+  return (await ask(target, 'items_behind($1, $2)::float8[]', [before, max])) ?? [];
 }
 
 /** A work item and the facts of its job, for a scheduler that did not write the item itself. */
@@ -371,15 +365,12 @@ export async function countBehind(
   places: readonly LanePlace[],
   max: number,
 ): Promise<readonly number[]> {
-  const [row] = await target.query<{ readonly jobs: readonly number[] }>(
-    `select ${target.schema}.count_behind($1, $2, $3, $4, $5) as jobs`,
-    [
-      places.map(({ queue }) => queue),
-      places.map(({ key }) => key),
-      places.map(({ priority }) => priority),
-      places.map(({ seq }) => seq),
-      max,
-    ],
-  );
-  return row?.jobs ?? [];
+  const values = [
+    places.map(({ queue }) => queue),
+    places.map(({ key }) => key),
+    places.map(({ priority }) => priority),
+    places.map(({ seq }) => seq),
+    max,
+  ];
+  return (await ask(target, 'count_behind($1, $2, $3, $4, $5)', values)) ?? [];
 }

@@ -1,3 +1,4 @@
+import { ask } from '../connection/target.ts';
 import { PgQueueError } from '@pgqueue/core';
 import type { Rule } from '@pgqueue/core/internal';
 import { anObject, aText, oneOf } from '@pgqueue/core/internal';
@@ -69,12 +70,8 @@ export async function noteAction(
 }
 
 /** Writes the result of an action, once. */
-export async function noteResult({ query, schema }: Database, n: string, result: unknown): Promise<boolean> {
-  const [row] = await query<{ noted: boolean }>(`select ${schema}.note_result($1, $2::jsonb) as noted`, [
-    n,
-    jsonOf(result),
-  ]);
-  return row?.noted === true;
+export async function noteResult(database: Database, n: string, result: unknown): Promise<boolean> {
+  return (await ask(database, 'note_result($1, $2::jsonb)', [n, jsonOf(result)])) === true;
 }
 
 /** One page of the lines that match. */

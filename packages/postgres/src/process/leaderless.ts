@@ -1,4 +1,5 @@
 import type { Target } from '../connection/target.ts';
+import { ask } from '../connection/target.ts';
 import { warn } from './waiting.ts';
 
 /** Time before the look, in milliseconds: a scheduler started at the same moment has this long to lead. */
@@ -15,11 +16,7 @@ export function warnWithoutLeader(
 ): { readonly stop: () => void } {
   const look = async (): Promise<void> => {
     if (!isIdle()) return;
-    const [row] = await target.query<{ readonly leads: boolean }>(
-      `select ${target.schema}.has_leader() as leads`,
-      [],
-    );
-    if (row?.leads !== false) return;
+    if ((await ask(target, 'has_leader()', [])) !== false) return;
     warn(
       'PGQUEUE_NO_SCHEDULER',
       `no scheduler leads in schema ${target.schema}: no job starts until there is one ("pgqueue scheduler", or createScheduler)`,

@@ -1,5 +1,6 @@
 import type { Rate } from '@pgqueue/core';
 import type { Target } from '../connection/target.ts';
+import { ask } from '../connection/target.ts';
 
 /** Facts of the database that explain one unfinished job. */
 export interface WaitFacts {
@@ -41,10 +42,6 @@ export interface WaitFacts {
 export const aheadMax = 100_000;
 
 /** Reads the facts by the SQL function `wait_facts`. Returns undefined if the job is not in QUEUE. */
-export async function readWaitFacts({ query, schema }: Target, id: string): Promise<WaitFacts | undefined> {
-  const [row] = await query<{ facts: WaitFacts | null }>(
-    `select ${schema}.wait_facts($1::uuid, $2) as facts`,
-    [id, aheadMax],
-  );
-  return row?.facts ?? undefined;
+export function readWaitFacts(target: Target, id: string): Promise<WaitFacts | undefined> {
+  return ask(target, 'wait_facts($1::uuid, $2)', [id, aheadMax]);
 }

@@ -1,5 +1,6 @@
 import { isUuid } from '@pgqueue/core/internal';
 import type { Target } from '../connection/target.ts';
+import { ask } from '../connection/target.ts';
 import type { Page } from './page.ts';
 import { badCursor, checkLimit, pageOf } from './page.ts';
 
@@ -20,11 +21,7 @@ export type PeekedJob = Omit<WaitingJob, 'queue'>;
 
 /** Counts the waiting and running jobs of a queue, by the SQL function `queue_length`. */
 export async function queueLength(target: Target, queue: string): Promise<number> {
-  const [row] = await target.query<{ length: number }>(
-    `select ${target.schema}.queue_length($1)::float8 as length`,
-    [queue],
-  );
-  return row?.length ?? 0;
+  return (await ask<number>(target, 'queue_length($1)::float8', [queue])) ?? 0;
 }
 
 /**

@@ -21,7 +21,7 @@ function slowly(ms: number): {
     query: (_text: string, [, , input]: readonly unknown[]) => {
       asked.push(JSON.parse(String(input)) as Asked);
       now += ms;
-      const advanced = {
+      const answer = {
         next: found,
         more: full,
         put: 0,
@@ -31,7 +31,7 @@ function slowly(ms: number): {
         open: true,
         ended: [],
       };
-      return Promise.resolve([{ advanced }]);
+      return Promise.resolve([{ answer }]);
     },
   } as unknown as Database;
   return {

@@ -34,10 +34,10 @@ const ids = (values: readonly unknown[]): readonly string[] => values[0] as read
 const answers: Readonly<Record<string, Answer>> = {
   extend: (values) => ids(values).map((id) => ({ job_id: id, cancelled: false })),
   report_progress: (values) => ids(values).map((id) => ({ id })),
-  save_checkpoint: () => [{ saved: true }],
+  save_checkpoint: () => [{ answer: true }],
   release: (values) => ids(values).map((id) => ({ id })),
-  add_jobs: () => [{ added: true }],
-  suspend_job: () => [{ verdict: 'suspended' }],
+  add_jobs: () => [{ answer: true }],
+  suspend_job: () => [{ answer: 'suspended' }],
   clock_timestamp: () => [{ ms: Date.now() }],
   fan_out: () => [{ settled: true }],
   needs_of: (_values, { needs }) =>

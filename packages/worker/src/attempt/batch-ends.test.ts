@@ -34,7 +34,7 @@ function bench(
     schema: 's',
     query: <Row>(text: string, values: readonly unknown[]) => {
       said.push([/take_out/.exec(text)?.[0], ...values]);
-      return Promise.resolve([{ rest }] as Row[]);
+      return Promise.resolve([{ answer: rest }] as Row[]);
     },
   };
   const batch = createBatch(

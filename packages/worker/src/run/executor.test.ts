@@ -67,7 +67,7 @@ async function run(
       const statement = /s\.(\w+)\(/.exec(text)?.[1] ?? '';
       asked.push({ statement, values });
       if (statement === 'settle_rows') return Promise.resolve([{ settled: [256, 300] }]);
-      return Promise.resolve(statement === 'take_out' ? [{ rest: 300 }] : []);
+      return Promise.resolve(statement === 'take_out' ? [{ answer: 300 }] : []);
     },
   } as unknown as Target;
   const observe = (event: PgQueueEvent): void => void events.push(event);

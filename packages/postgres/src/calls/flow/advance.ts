@@ -1,4 +1,5 @@
 import type { Target } from '../../connection/target.ts';
+import { ask } from '../../connection/target.ts';
 import type { Leader } from '../sweeps.ts';
 
 /** Input of {@link advanceFlows}. */
@@ -35,16 +36,18 @@ export interface FlowsAdvanced {
  * @throws PQ002 when this scheduler no longer leads in this epoch
  */
 export async function advanceFlows(
-  { query, schema }: Target,
+  target: Target,
   { leader, epoch }: Leader,
   input: AdvanceInput,
 ): Promise<FlowsAdvanced> {
-  const [row] = await query<{ readonly advanced: FlowsAdvanced & { readonly due_ms: number | null } }>(
-    `select ${schema}.advance_flows($1, $2, $3) as advanced`,
-    [leader, epoch, JSON.stringify(input)],
+  const values = [leader, epoch, JSON.stringify(input)];
+  const answer = await ask<FlowsAdvanced & { readonly due_ms: number | null }>(
+    target,
+    'advance_flows($1, $2, $3)',
+    values,
   );
-  if (row === undefined) throw new Error('advance_flows came back without a row');
-  const { due_ms: dueMs, ...advanced } = row.advanced;
+  if (answer === undefined) throw new Error('advance_flows came back without a row');
+  const { due_ms: dueMs, ...advanced } = answer;
   return { ...advanced, dueMs };
 }
 
@@ -52,20 +55,11 @@ export async function advanceFlows(
  * Cancels up to `max` jobs of steps that are to be stopped; resolves to their number.
  * @throws PQ002 when this scheduler no longer leads in this epoch
  */
-export async function stopJobs(
-  { query, schema }: Target,
-  { leader, epoch }: Leader,
-  max: number,
-): Promise<number> {
-  const [row] = await query<{ readonly stopped: number }>(
-    `select ${schema}.stop_jobs($1, $2, $3) as stopped`,
-    [leader, epoch, max],
-  );
-  return row?.stopped ?? 0;
+export async function stopJobs(target: Target, { leader, epoch }: Leader, max: number): Promise<number> {
+  return (await ask<number>(target, 'stop_jobs($1, $2, $3)', [leader, epoch, max])) ?? 0;
 }
 
 /** Deletes flows that ended more than seven days ago; resolves to their number. */
-export async function trimFlows({ query, schema }: Target): Promise<number> {
-  const [row] = await query<{ readonly trimmed: number }>(`select ${schema}.trim_flows() as trimmed`, []);
-  return row?.trimmed ?? 0;
+export async function trimFlows(target: Target): Promise<number> {
+  return (await ask<number>(target, 'trim_flows()', [])) ?? 0;
 }

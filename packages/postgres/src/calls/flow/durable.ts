@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import type { FlowRow } from '@pgqueue/core/internal';
 import { PgQueueError } from '@pgqueue/core';
 import type { Target } from '../../connection/target.ts';
+import { ask } from '../../connection/target.ts';
 import { explaining } from '../enqueue/enqueue.ts';
 import type { Lease } from '../lease.ts';
 import { settle } from '../settle.ts';
@@ -29,13 +30,14 @@ export async function suspendJob(
     repeat = false,
   }: { readonly checkpoint: string; readonly flow: FlowRow; readonly repeat?: boolean },
 ): Promise<Suspension> {
-  const [row] = await explaining(() =>
-    target.query<{ readonly verdict: Exclude<Suspension, undefined> | null }>(
-      `select ${target.schema}.suspend_job($1, $2, $3::text::jsonb, $4::text::jsonb) as verdict`,
-      [id, token, checkpoint, flowJson(flow)],
+  const values = [id, token, checkpoint, flowJson(flow)];
+  const verdict = await explaining(() =>
+    ask<Exclude<Suspension, undefined>>(
+      target,
+      'suspend_job($1, $2, $3::text::jsonb, $4::text::jsonb)',
+      values,
     ),
   );
-  const verdict = row?.verdict ?? undefined;
   if (verdict !== undefined || !repeat) return verdict;
   // the lease is gone: an earlier call may have suspended the job, which is a snooze under its token
   const snooze = { id, token, outcome: 'snooze', delayMs: 0, data: null } as const;

@@ -1,17 +1,14 @@
 import type { Target } from '../../connection/target.ts';
+import { ask } from '../../connection/target.ts';
 
 /**
  * Asks for the end of a flow; the leader cancels its jobs. `ended`: it has ended, or is being cancelled.
  */
 export async function cancelFlow(
-  { query, schema }: Target,
+  target: Target,
   { flow, reason }: { readonly flow: string; readonly reason: string },
 ): Promise<'cancelling' | 'ended' | 'unknown'> {
-  const [row] = await query<{ readonly verdict: 'cancelling' | 'ended' | 'unknown' }>(
-    `select ${schema}.cancel_flow($1::uuid, $2) as verdict`,
-    [flow, reason],
-  );
-  return row?.verdict ?? 'unknown';
+  return (await ask(target, 'cancel_flow($1::uuid, $2)', [flow, reason])) ?? 'unknown';
 }
 
 /** Result of {@link retryFlow}. */

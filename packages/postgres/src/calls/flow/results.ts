@@ -1,4 +1,5 @@
 import type { Target } from '../../connection/target.ts';
+import { ask } from '../../connection/target.ts';
 import { explaining } from '../enqueue/enqueue.ts';
 import type { Lease } from '../lease.ts';
 import type { SettleRequest, SettleVerdict } from '../settle.ts';
@@ -74,19 +75,12 @@ export function pageOf(text: string | null): PageOfEnds {
  * @throws {PgQueueError} `invalid_job`, `too_many_pending`
  */
 export async function addJobs(
-  { query, schema }: Target,
+  target: Target,
   { id, token }: Lease,
   { jobs, again }: { readonly jobs: string; readonly again: boolean },
 ): Promise<boolean> {
-  const [row] = await explaining(() =>
-    query<{ readonly added: boolean }>(`select ${schema}.add_jobs($1, $2, $3::text::jsonb, $4) as added`, [
-      id,
-      token,
-      jobs,
-      again,
-    ]),
-  );
-  return row?.added === true;
+  const values = [id, token, jobs, again];
+  return (await explaining(() => ask(target, 'add_jobs($1, $2, $3::text::jsonb, $4)', values))) === true;
 }
 
 /**

@@ -1,6 +1,7 @@
 import type { FlowRow, FlowStepRow } from '@pgqueue/core/internal';
 import { PgQueueError } from '@pgqueue/core';
 import type { Target } from '../../connection/target.ts';
+import { ask } from '../../connection/target.ts';
 import type { KeyVersions } from '../enqueue/enqueue.ts';
 import { explaining, homeCall } from '../enqueue/enqueue.ts';
 import { jobsJson } from '../enqueue/job-json.ts';
@@ -70,15 +71,11 @@ export interface SignalInFlow {
  * `unknown`: there is no such flow, or it has no such signal. The SQL function wakes the leader.
  */
 export async function signalFlow(
-  { query, schema }: Target,
+  target: Target,
   { flowId, step, value }: SignalInFlow,
 ): Promise<'signalled' | 'repeated' | 'ended' | 'unknown'> {
-  const [answer] = await query<{ readonly outcome: 'signalled' | 'repeated' | 'ended' | 'unknown' }>(
-    `select ${schema}.signal_flow($1::uuid, $2::text, $3::text::jsonb) as outcome`,
-    [flowId, step, value],
-  );
-  if (answer === undefined) throw new PgQueueError('invariant', `no answer for a signal of flow ${flowId}`);
-  return answer.outcome;
+  const values = [flowId, step, value];
+  return (await ask(target, 'signal_flow($1::uuid, $2::text, $3::text::jsonb)', values)) ?? 'unknown';
 }
 
 /** State of a flow. One that is missing never was, or has been deleted after its retention. */

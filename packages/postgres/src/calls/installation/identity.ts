@@ -1,4 +1,5 @@
 import type { Target } from '../../connection/target.ts';
+import { ask } from '../../connection/target.ts';
 
 /** Number and name of an installation among those that a router knows. */
 export interface InstallationIdentity {
@@ -18,14 +19,11 @@ export async function readIdentity({ query, schema }: Target): Promise<Installat
 
 /** Gives an installation its number and its name. The SQL function says when it refuses. */
 export async function initInstallation(
-  { query, schema }: Target,
+  target: Target,
   { number, name }: InstallationIdentity,
 ): Promise<'created' | 'changed' | 'unchanged'> {
-  const [answer] = await query<{ readonly outcome: 'created' | 'changed' | 'unchanged' }>(
-    `select ${schema}.init_installation($1::text::integer, $2::text) as outcome`,
-    [String(number), name],
-  );
-  return answer?.outcome ?? 'unchanged';
+  const values = [String(number), name];
+  return (await ask(target, 'init_installation($1::text::integer, $2::text)', values)) ?? 'unchanged';
 }
 
 /** Home of a key that was moved. */

@@ -1,4 +1,5 @@
 import type { Target } from '../../connection/target.ts';
+import { ask } from '../../connection/target.ts';
 
 /** Leader of an installation, with what it tells of a shared limit and of its use of it. */
 export interface LeaseRequest {
@@ -122,16 +123,8 @@ export async function readSharedLimits({ query, schema }: Target): Promise<reado
  * Gives the part of an installation back; resolves to what was reserved for it.
  * @throws P0002: it has none; 55000: its lease has not ended a minute ago
  */
-export async function forfeitPart(
-  { query, schema }: Target,
-  limit: string,
-  installation: number,
-): Promise<number> {
-  const [row] = await query<{ readonly reserved: number }>(
-    `select ${schema}.forfeit_part($1, $2) as reserved`,
-    [limit, installation],
-  );
-  return row?.reserved ?? 0;
+export async function forfeitPart(target: Target, limit: string, installation: number): Promise<number> {
+  return (await ask<number>(target, 'forfeit_part($1, $2)', [limit, installation])) ?? 0;
 }
 
 /** Removes a shared limit. @throws P0002: there is none; 55000: it was leased less than a minute ago */

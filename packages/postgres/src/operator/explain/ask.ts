@@ -1,3 +1,4 @@
+import { ask } from '../../connection/target.ts';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Database } from '../../connection/database.ts';
 import { sqlState } from '../../connection/pg-errors.ts';
@@ -21,11 +22,8 @@ export async function askLeader(
   const n = await askFor(database, job);
   if (n === null) return undefined;
   for (let pauseMs = 5; performance.now() < deadline; pauseMs = Math.min(50, pauseMs * 2)) {
-    const [row] = await database.query<{ answer: LeaderAnswer | null }>(
-      `select ${database.schema}.take_explain($1, $2::uuid) as answer`,
-      [n, job],
-    );
-    if (row !== undefined && row.answer !== null) return row.answer;
+    const answer = await ask<LeaderAnswer>(database, 'take_explain($1, $2::uuid)', [n, job]);
+    if (answer !== undefined) return answer;
     await delay(pauseMs);
   }
   return undefined;
@@ -35,10 +33,9 @@ export async function askLeader(
  * Writes the question and resolves to its number. Null: no scheduler leads, too many questions are open, or
  * the database is read-only.
  */
-async function askFor({ query, schema }: Database, job: string): Promise<string | null> {
+async function askFor(database: Database, job: string): Promise<string | null> {
   try {
-    const [row] = await query<{ n: string | null }>(`select ${schema}.ask_explain($1::uuid) as n`, [job]);
-    return row?.n ?? null;
+    return (await ask<string>(database, 'ask_explain($1::uuid)', [job])) ?? null;
   } catch (error) {
     if (sqlState(error) === readOnlyState) return null;
     throw error;
