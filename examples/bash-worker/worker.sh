@@ -35,7 +35,7 @@ heartbeat() { # alive is false: reset, or silent for too long; its leases are go
 settle() { # repeats while the database is away: the token makes that safe
   for _ in {1..60}; do
     sql "select $schema.$1" id="$id" token="$token" out="$out" err="$err" > /dev/null && return
-    [ $? = 3 ] && return 1 # refused: the result is no JSON, or too large
+    case $? in 3 | 126) return 1 ;; esac # refused: no JSON, no UTF-8, or more than a program takes as an argument (128 KiB)
     sleep 0.5
   done
 }
@@ -53,11 +53,11 @@ until [ -e "$state/draining" ]; do
   while kill -0 "$handler" 2> /dev/null; do wait "$handler"; code=$?; done # a signal has interrupted the wait
   out=$(< "$state/out") err=$(< "$state/err")
   case $code in
-    0) settle "ack(:'id', :'token', nullif(:'out', '')::jsonb)" || { err='its result is refused' && settle "nack(:'id', :'token', :'err')"; } ;;
+    0) settle "ack(:'id', :'token', nullif(:'out', '')::jsonb)" ;;
     65) settle "give_up(:'id', :'token', :'err')" ;;
     75) settle "snooze(:'id', :'token', :'out')" ;;
     *) settle "nack(:'id', :'token', :'err', nullif(:'out', '')::interval)" ;;
-  esac
+  esac || { out='' err="it ended with $code, and its output is refused" && settle "nack(:'id', :'token', :'err')"; }
 done
 kill "$heart"
 sql "select $schema.leave_node(:'node', :'me')" me="$(< "$state/incarnation")" > /dev/null

@@ -139,6 +139,9 @@ const snooze: Case = {
       return row !== undefined;
     });
     await stage.ground.operator.jobs.cancel([job]);
+    // no time has that length: the attempt has failed, and its lease does not run out
+    const endless = await stage.enqueue('snooze', { ms: 1e300 }, { retry: { maxTries: 1 } });
+    expectFacts('the endless job', await stage.died(endless), { reason: 'max_tries', tries: 1, crashes: 0 });
   },
 };
 
