@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 from psycopg import IsolationLevel
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.pq import TransactionStatus
+from psycopg.pq import PipelineStatus, TransactionStatus
 
 from ._errors import PgQueueError, is_wrong_server, sql_state
 
@@ -253,6 +253,7 @@ def foreign_query(connection: Any, statement: str, parameters: Sequence[object])
     if isinstance(connection, psycopg.AsyncConnection) or not callable(getattr(connection, "cursor", None)):
         raise not_a_connection(connection)
     if isinstance(connection, psycopg.Connection):
+        _refuse_pipeline(connection)
         with psycopg.Cursor(connection, row_factory=psycopg.rows.tuple_row) as cursor:
             cursor.execute(statement, parameters)
             return _first(cursor)
@@ -265,10 +266,17 @@ async def foreign_query_async(connection: Any, statement: str, parameters: Seque
     """As :func:`foreign_query`, for asynchronous connections of psycopg 3."""
     if not isinstance(connection, psycopg.AsyncConnection):
         raise not_a_connection(connection, "an AsyncConnection of psycopg 3")
+    _refuse_pipeline(connection)
     async with psycopg.AsyncCursor(connection, row_factory=psycopg.rows.tuple_row) as cursor:
         await cursor.execute(statement, parameters)
         row = None if cursor.description is None else await cursor.fetchone()
         return row and row[0]
+
+
+def _refuse_pipeline(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
+    """A pipeline has no answer yet when it is read: a job that was kept would look as if it were new."""
+    if connection.pgconn.pipeline_status != PipelineStatus.OFF:
+        raise PgQueueError("configuration", "conn is in a pipeline, which has no answers yet: call this outside of it")
 
 
 def not_a_connection(

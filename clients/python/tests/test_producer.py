@@ -51,6 +51,12 @@ class InATransaction(DatabaseTest):
 
         self.check("psycopg", lambda enqueue: run(enqueue, 1, 0), lambda enqueue: run(enqueue, 5, 1))
 
+    def test_a_pipeline_of_psycopg_is_refused(self) -> None:
+        with Producer(PRODUCER) as producer, psycopg.connect(PRODUCER) as connection:
+            producer.enqueue("unseen", queue="pipeline", conn=connection, unique_key="one")
+            with connection.pipeline(), self.assertRaisesRegex(PgQueueError, "in a pipeline"):
+                producer.enqueue("unseen", queue="pipeline", conn=connection, unique_key="one")
+
     def test_psycopg2(self) -> None:
         import psycopg2
         from psycopg2.extras import RealDictCursor
