@@ -12,7 +12,8 @@ export type Ask<Verdict extends string> = (
 
 /**
  * Asks the installation that each id names, and then all others about the ids that it does not know: a job may have
- * moved, or been made without a number. Resolves to a verdict for each id, in the given order.
+ * moved, or been made without a number. Then it asks all once more about those that nobody knows. Resolves to a verdict for
+ * each id, in the given order.
  * @throws {PgQueueError} `installation`: one that did not answer may know an id that no other one knows; the others have
  * done their part
  */
@@ -48,8 +49,12 @@ export async function verdictsOf<Verdict extends string>(
     [...some].filter((id) => (asked.get(id) === member) === first);
   await Promise.all(members.map((member) => put(member, askedOf(member, asked.keys(), true))));
   const found = (id: string): boolean => verdicts.has(id) && verdicts.get(id)?.status !== null;
-  const left = [...asked.keys()].filter((id) => !found(id));
-  await Promise.all(members.map((member) => put(member, askedOf(member, left, false))));
+  const left = (): readonly string[] => [...asked.keys()].filter((id) => !found(id));
+  const others = left();
+  await Promise.all(members.map((member) => put(member, askedOf(member, others, false))));
+  // a job may come to one installation after that was asked, and leave another before
+  const missed = left();
+  if (failures.length === 0) await Promise.all(members.map((member) => put(member, missed)));
   if (failures.length > 0 && !ids.every(found)) throw failures[0];
   return ids.map((id) => {
     const verdict = verdicts.get(id);

@@ -13,16 +13,19 @@ export function lookUpOrder(members: readonly Member[], id: string): readonly Me
 
 /**
  * Calls the installations in turn until one knows the id: it may have moved, or been made without a number. Resolves to
- * the answer of that one.
+ * the answer of that one. A job may come to one installation after that was asked, and leave another before: a second look
+ * finds it.
  * @throws {PgQueueError} `not_found`: none knows it; `installation`: one that did not answer may know it
  */
 export async function findIn<Result>(
   members: readonly Member[],
   ask: (member: Member) => Promise<Result>,
 ): Promise<Result> {
+  const looks = members.length === 1 ? members : [...members, ...members];
   let missing: unknown;
   let silent: unknown;
-  for (const member of members) {
+  for (const [index, member] of looks.entries()) {
+    if (index === members.length && silent !== undefined) break;
     try {
       return await member.run(() => ask(member));
     } catch (error) {
