@@ -5,6 +5,8 @@ import { expect, test } from 'vitest';
 import type { Member } from '../installations/member.ts';
 import { verdictsOf } from '../operator/verdicts.ts';
 import { findIn } from './find.ts';
+import type { RouterProducerParts } from './producer.ts';
+import { createRouterProducer } from './producer.ts';
 
 const members = [1, 2].map(
   (number) => ({ installation: { number, name: `n-${number}` }, run: (work) => work() }) as Member,
@@ -36,4 +38,27 @@ test('so is one of a list of ids', async () => {
   };
   const parts = { members, operatorOf: (member: Member) => member as unknown as Operator };
   expect(await verdictsOf(parts, [id], ask)).toMatchObject([{ id, verdict: 'cancelled' }]);
+});
+
+test('a result is awaited through any number of moves', async () => {
+  let at = first;
+  let moves = 0;
+  const result = (member: Member, timeout: unknown): Promise<string> => {
+    if (member !== at) return Promise.reject(notFound());
+    if (timeout === 0) return Promise.reject(new PgQueueError('result_timeout', 'it is pending'));
+    if (moves === 9) return Promise.resolve('done');
+    moves += 1;
+    at = at === first ? second : first;
+    return Promise.reject(notFound());
+  };
+  const producer = createRouterProducer({
+    members,
+    use: () => {},
+    producers: {
+      plain: (member: Member) => ({
+        result: (_job: unknown, options: { readonly timeout: unknown }) => result(member, options.timeout),
+      }),
+    },
+  } as unknown as RouterProducerParts);
+  expect(await producer.result({ id, outcome: 'enqueued' })).toBe('done');
 });

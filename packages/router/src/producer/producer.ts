@@ -152,9 +152,6 @@ async function startFlow(
   });
 }
 
-/** Most times that a job is looked for: it may move while it is awaited. */
-const searchesMax = 4;
-
 /** Answer of the installation that has a job: its result, or that it goes on there. */
 type Found<Result> =
   | { readonly kind: 'ended'; readonly value: Result }
@@ -187,13 +184,9 @@ async function findResult<Result>(
       throw error;
     }
   };
-  for (let search = 1; ; search += 1) {
-    // a job may come to one installation after that was asked, and leave another before: a second look finds it
-    const found = await findIn(order, look).catch((error: unknown) => {
-      if (order.length > 1 && error instanceof PgQueueError && error.code === 'not_found')
-        return findIn(order, look);
-      throw error;
-    });
+  // again each time that it moves while it is awaited, until a look fails, or finds it when the time is up
+  for (;;) {
+    const found = await findIn(order, look);
     if (found.kind === 'ended') return found.value;
     const { member } = found;
     try {
@@ -201,7 +194,7 @@ async function findResult<Result>(
       return await member.run(() => producers.plain(member).result(job, { ...options, timeout }));
     } catch (error) {
       const vanished = error instanceof PgQueueError && error.code === 'not_found';
-      if (!vanished || order.length === 1 || search === searchesMax) throw error;
+      if (!vanished || order.length === 1) throw error;
     }
   }
 }
