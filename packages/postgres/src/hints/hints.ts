@@ -64,7 +64,7 @@ const stopMs = 1_000;
  * average: a NOTIFY in every enqueue or settle would serialise their commits. The first four are sent at
  * once.
  */
-export function createHints(executor: Executor, schema: string, channel: HintChannel, intervalMs = 2): Hints {
+export function createHints(executor: Executor, schema: string, channel: HintChannel, intervalMs = 3): Hints {
   const name = channelName(schema, channel);
   let timer: NodeJS.Timeout | undefined;
   let again = false;

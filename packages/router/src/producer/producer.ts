@@ -178,7 +178,6 @@ async function findResult<Result>(
     try {
       return { kind: 'ended', value: await producers.plain(member).result(job, { ...options, timeout: 0 }) };
     } catch (error) {
-      options.signal?.throwIfAborted();
       const open = !(error instanceof PgQueueError) || error.code === 'result_timeout';
       if (open && performance.now() < endsAt) return { kind: 'open', member };
       throw error;
