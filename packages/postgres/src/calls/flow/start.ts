@@ -75,7 +75,10 @@ export async function signalFlow(
   { flowId, step, value }: SignalInFlow,
 ): Promise<'signalled' | 'repeated' | 'ended' | 'unknown'> {
   const values = [flowId, step, value];
-  return (await ask(target, 'signal_flow($1::uuid, $2::text, $3::text::jsonb)', values)) ?? 'unknown';
+  type Outcome = 'signalled' | 'repeated' | 'ended' | 'unknown';
+  const outcome = await ask<Outcome>(target, 'signal_flow($1::uuid, $2::text, $3::text::jsonb)', values);
+  if (outcome === undefined) throw new PgQueueError('invariant', `no answer for a signal of flow ${flowId}`);
+  return outcome;
 }
 
 /** State of a flow. One that is missing never was, or has been deleted after its retention. */
