@@ -5,6 +5,7 @@ import type { Database, Executor } from '@pgqueue/postgres';
 import type {
   EnqueueInput,
   FlowStarted,
+  HintedEnqueue,
   Hints,
   KeyVersions,
   SignalInFlow,
@@ -243,13 +244,12 @@ async function enqueueOne(
   given: Omit<Parameters<typeof enqueueAndHint>[2], 'notify'>,
 ): Promise<readonly Enqueued[]> {
   const notify = hints.ride();
-  let told: true | string | undefined;
-  const jobs = (): readonly string[] | undefined => (typeof told === 'string' ? [told] : undefined);
+  let hinted: HintedEnqueue = { sent: false };
   try {
-    told = await enqueueAndHint(database, row, { ...given, notify });
+    hinted = await enqueueAndHint(database, row, { ...given, notify });
   } finally {
-    if (notify) hints.rode(told === true, jobs());
+    if (notify) hints.rode(hinted.sent, hinted.jobs);
   }
-  if (!notify) hints.send(jobs());
+  if (!notify) hints.send(hinted.jobs);
   return [{ id: row.id, outcome: 'enqueued' }];
 }

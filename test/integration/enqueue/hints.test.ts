@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { defineTask } from '@pgqueue/core';
-import type { JobRow } from '@pgqueue/core/internal';
+import { toJobRow } from '@pgqueue/core/internal';
 import {
   channelName,
   createHints,
@@ -91,36 +91,18 @@ test('four hints go one after the other; the fifth waits for its interval', asyn
   }
 });
 
-/** A job as a producer enqueues it. */
-const rowOf = (id: string): JobRow => ({
-  id,
-  queue: 'q',
-  task: 'hello',
-  key: 'a "key"',
-  priority: -3,
-  attributes: { size: 7 },
-  runAfter: null,
-  delayMs: null,
-  expiresAt: null,
-  timeoutMs: null,
-  maxTries: 20,
-  maxCrashes: 3,
-  retry: null,
-  unique: null,
-  payload: '{}',
-  payloadVersion: 2,
-  trace: null,
-});
+const second = defineTask({ name: 'hello', payload: z.object({}), version: 2 });
+const facts = { queue: 'q', key: 'a "key"', priority: -3, attributes: { size: 7 } };
 
 test.each([
   ['a hint of its own', true],
   ['the next hint', false],
 ])('%s tells of a job what the database has', async (_which, notify) => {
-  const row = rowOf(notify ? idOf(1) : idOf(2));
-  const told = await enqueueAndHint(database, row, { facts: hintFacts(row) ?? '', notify });
+  const row = await toJobRow(second.job({}, facts), () => (notify ? idOf(1) : idOf(2)));
+  const { sent, jobs } = await enqueueAndHint(database, row, { facts: hintFacts(row) ?? '', notify });
   expect(await hints()).toBe(notify ? 1 : 0);
-  expect(told === true).toBe(notify);
-  const [job, ...more] = readHint(notify ? (payloads[0] ?? '') : `[${String(told)}]`) ?? [];
+  expect(sent).toBe(notify);
+  const [job, ...more] = readHint(notify ? (payloads[0] ?? '') : `[${String(jobs)}]`) ?? [];
   const [is] = await database.query(
     `select id::text, queue, key, task, payload_version as version, priority, seq::integer, attributes, xmin::text as "rowVersion",
        date_part('epoch', created) * 1000 as "createdMs" from pgqueue.queue where id = $1`,

@@ -47,7 +47,7 @@ export interface Hints {
 const toldMax = 64;
 /** The same of jobs that were enqueued: a leader reads if there are more. */
 const enqueuedMax = 16;
-/** Maximum length of a payload in bytes: PostgreSQL takes less than 8,000. */
+/** Maximum length of a list of jobs in bytes: PostgreSQL takes payloads of less than 8,000. */
 const payloadMax = 7_900;
 /** Pause after a hint that a statement carried, in milliseconds: such a hint costs next to nothing. */
 const riddenMs = 1;
@@ -79,12 +79,12 @@ export function createHints(executor: Executor, schema: string, channel: HintCha
 
   const tell = (jobs: readonly string[] | undefined): void => {
     const all = jobs === undefined || told === null ? null : [...told, ...jobs];
-    told = all === null || all.length > toldMax || Buffer.byteLength(all.join()) > payloadMax ? null : all;
+    told = all === null || all.length > toldMax ? null : all;
   };
 
   const now = (): void => {
     saved = Math.min(burstMax, saved + (performance.now() - countedAt) / intervalMs);
-    const payload = payloadOf(channel, told ?? []);
+    const payload = payloadOf(channel, told?.join() ?? '');
     [again, busy, told] = [false, true, []];
     sending = executor
       .query("select set_config('synchronous_commit', 'off', true), pg_notify($1, $2)", [name, payload])
@@ -135,6 +135,7 @@ export function createHints(executor: Executor, schema: string, channel: HintCha
   };
 }
 
-function payloadOf(channel: HintChannel, jobs: readonly string[]): string {
-  return channel === 'queue' && jobs.length > 0 ? `[${jobs.join()}]` : jobs.join();
+function payloadOf(channel: HintChannel, listed: string): string {
+  if (listed === '' || Buffer.byteLength(listed) > payloadMax) return '';
+  return channel === 'queue' ? `[${listed}]` : listed;
 }

@@ -77,12 +77,19 @@ export async function enqueueJobs(
   });
 }
 
+/** Answer of {@link enqueueAndHint}. */
+export interface HintedEnqueue {
+  /** True if the statement has notified schedulers. */
+  readonly sent: boolean;
+  /** Description of the job for a later hint; undefined: it is not known. */
+  readonly jobs?: readonly string[];
+}
+
 /**
- * Enqueues one job whose id was made for this call, and tells what a hint says of it. With `notify` it notifies schedulers
- * itself when it commits, and resolves to true. Commits that carry a hint wait for each other, so only one carries one
- * at a time: if another is under way, the job is enqueued without a hint.
+ * Enqueues one job whose id was made for this call. With `notify` it notifies schedulers itself when it commits. Commits
+ * that carry a hint wait for each other, so only one carries one at a time: if another is under way, the job is enqueued
+ * without a hint.
  * @param given `facts`: the job's facts, from `hintFacts`
- * @returns true if schedulers are notified, else what a hint of its own must tell; undefined: not known
  * @throws {PgQueueError} as {@link enqueueJobs}
  */
 export async function enqueueAndHint(
@@ -93,19 +100,20 @@ export async function enqueueAndHint(
     notify,
     versions,
   }: { readonly facts: string; readonly notify: boolean; readonly versions?: KeyVersions | undefined },
-): Promise<true | string | undefined> {
+): Promise<HintedEnqueue> {
   const { text, values } = singleInsert(target.schema, row, { hints: true, versions });
   const hint = [channelName(target.schema, 'queue'), facts, String(notify)];
   try {
     const [answer] = await explaining(() =>
       target.query<{ readonly told: string | null }>(text, [...values, ...hint]),
     );
-    return answer === undefined ? undefined : (answer.told ?? true);
+    if (answer === undefined) return { sent: false };
+    return answer.told === null ? { sent: true } : { sent: false, jobs: [answer.told] };
   } catch (error) {
     // the server's queue of hints is full, since a listening session does not read them
     if (sqlState(error) !== '54000') throw error;
     await enqueueJobs(target, [row], versions === undefined ? {} : { versions });
-    return undefined;
+    return { sent: false };
   }
 }
 
