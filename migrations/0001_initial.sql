@@ -5101,8 +5101,8 @@ begin
              (x.range -> 4)::boolean as moved, (x.range -> 5)::boolean as free
       from jsonb_array_elements(l.ranges) with ordinality as x (range, n) offset 0) r
     cross join lateral (
-      -- one concat() for most of them: a chain of "||" takes longer, json_build_array three times as long
-      select string_agg(concat('["', j.id, '",', j.seq, ',', j.priority, ',', to_json(j.task), ',', j.version, ',"', j.row_version, '",',
+      -- one format() for most of them: concat and "||" take 1.7 times as long
+      select string_agg(format('["%s",%s,%s,%s,%s,"%s",%s%s]', j.id, j.seq, j.priority, to_json(j.task), j.version, j.row_version,
                coalesce(j.created_ms::text, 'null'),
                case when j.expires_at is not null or j.tries <> 0 or j.crashes <> 0 or j.attributes <> '{}' or j.flow is not null then
                  concat(',', case when isfinite(j.expires_at) then (date_part('epoch', j.expires_at) * 1000)::text else 'null' end, ',',
@@ -5110,7 +5110,7 @@ begin
                    case when j.attributes <> '{}' or j.flow is not null then ',' || coalesce((
                      case when pg_column_size(j.attributes) <= 256 and pg_column_compression(j.attributes) is null
                             and octet_length(j.attributes::text) <= 65536 then j.attributes else legible(j.attributes) end)::text, 'null') end, case when j.flow is not null then ',"' || j.flow || '"' end)
-               end, ']'), ',' order by j.priority, j.seq) as jobs
+               end), ',' order by j.priority, j.seq) as jobs
       from (
         (select q.id, q.seq, q.priority, q.task, q.payload_version as version, q.xmin as row_version,
                 case when isfinite(q.created) then date_part('epoch', q.created) * 1000 end as created_ms, q.expires_at, q.tries, q.max_tries, q.crashes, q.attributes, q.flow
@@ -6108,8 +6108,9 @@ begin
              else 1000 + coalesce((select (n.tasks -> w.task ->> 'timeoutMs')::float8 from node n where n.id = p_node), 300000) end, w.together, (
       select '[' || string_agg(case when q.priority = 0 and q.payload_version = 1 and q.tries = 0 and q.crashes = 0 and q.max_tries = 20
           and q.attributes = '{}' and num_nulls(q.retry, q.trace, q.timeout, q.checkpoint) = 4
-        then concat('["', q.id, '",', to_json(q.queue), ',', to_json(q.task), ',', to_json(q.key), ',',
-          floor(date_part('epoch', q.created) * 1000 + 0.0005), ',', q.payload, ']')
+        then format('["%s",%s,%s,%s]', q.id, case when q.queue = h.queue and q.task = h.task and q.key = h.key then h.names
+               else format('%s,%s,%s', to_json(q.queue), to_json(q.task), to_json(q.key)) end,
+             floor(date_part('epoch', q.created) * 1000 + 0.0005), q.payload)
         else json_build_array(
                q.id, q.queue, q.task, nullif(q.key, ''), nullif(q.priority, 0), nullif(q.attributes, '{}'), q.payload, q.payload_version,
                nullif(q.tries, 0), q.max_tries, nullif(q.crashes, 0), q.retry, q.trace, floor(date_part('epoch', q.created) * 1000 + 0.0005),
@@ -6117,6 +6118,10 @@ begin
       from unnest(coalesce(w.jobs, array[w.id])) with ordinality as u (id, n), queue q
       where q.id = any (array[u.id])), w.suspect
     from work_queue w
+    -- the names of most jobs of a batch, made once: for each job they would take a fifth of the time
+    left join lateral (
+      select b.queue, b.task, b.key, format('%s,%s,%s', to_json(b.queue), to_json(b.task), to_json(b.key)) as names
+      from queue b where b.id = any (array[w.jobs[1]])) h on true
     where w.position = any (v_leased);
 end
 $$;
@@ -6312,25 +6317,6 @@ begin
           where w.position = any (v_some)) s
     where s.bytes_so_far - s.bytes < 33554432);
 end
-$$;
-
--- Returns the jobs of these leases as claim does. If one job's contents make a claim fail (a text can't be
--- made, or not in the client's encoding), its node claims without reading, then reads by halves until that
--- job is alone. Served by work_queue_id and queue's primary key.
-create function leased(p_token uuid, p_ids uuid[])
-  returns table ("position" bigint, id uuid, token uuid, queue text, task text, key text, priority integer, attributes jsonb,
-                 payload jsonb, payload_version integer, tries smallint, max_tries smallint, crashes smallint,
-                 retry jsonb, trace jsonb, created timestamptz, lease_ms double precision, bundle bigint, checkpoint jsonb)
-  language sql stable security definer
-  set search_path from current
-  set jit = off
-  set enable_seqscan = off
-as $$
-  select w.position, w.id, w.lock_token, q.queue, q.task, q.key, q.priority, q.attributes, q.payload, q.payload_version,
-         q.tries, q.max_tries, q.crashes, q.retry, q.trace, q.created,
-         date_part('epoch', w.lock_timeout - w.started) * 1000, w.together, q.checkpoint
-  from work_queue w cross join lateral (select q.* from queue q where q.id = w.id offset 0) q
-  where w.id = any (p_ids) and w.lock_token = p_token
 $$;
 
 -- functions/worker/crash.sql
@@ -6714,6 +6700,25 @@ begin
     lateral release(held.ids, held.tokens);
   return v_count;
 end
+$$;
+
+-- Returns the jobs of these leases as claim does. If one job's contents make a claim fail (a text can't be
+-- made, or not in the client's encoding), its node claims without reading, then reads by halves until that
+-- job is alone. Served by work_queue_id and queue's primary key.
+create function leased(p_token uuid, p_ids uuid[])
+  returns table ("position" bigint, id uuid, token uuid, queue text, task text, key text, priority integer, attributes jsonb,
+                 payload jsonb, payload_version integer, tries smallint, max_tries smallint, crashes smallint,
+                 retry jsonb, trace jsonb, created timestamptz, lease_ms double precision, bundle bigint, checkpoint jsonb)
+  language sql stable security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+  select w.position, w.id, w.lock_token, q.queue, q.task, q.key, q.priority, q.attributes, q.payload, q.payload_version,
+         q.tries, q.max_tries, q.crashes, q.retry, q.trace, q.created,
+         date_part('epoch', w.lock_timeout - w.started) * 1000, w.together, q.checkpoint
+  from work_queue w cross join lateral (select q.* from queue q where q.id = w.id offset 0) q
+  where w.id = any (p_ids) and w.lock_token = p_token
 $$;
 
 -- functions/worker/node.sql

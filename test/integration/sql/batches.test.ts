@@ -95,13 +95,21 @@ describe('claim', () => {
     expect(await take(5, 5)).toEqual([h, i]);
   });
 
+  test('tells of each job of a batch its own names and payload, however they are written', async () => {
+    const odd = { queue: 'mail', key: 'a "quoted" \\ 100% %s', payload: { text: '%s %1$s "\\' } };
+    const own = [{ ...odd, key: '' }, odd, { ...odd, queue: 'other', key: '' }, { ...odd, key: '' }];
+    const ids = await Promise.all(own.map(async (job) => ground.insert(job)));
+    await batches.dispatch([ids]);
+    const [row] = await batches.claim(node);
+    expect(row?.jobs).toMatchObject(own.map((job, n) => ({ ...job, id: ids[n] })));
+  });
+
   test('brings about 1,000 jobs at most, and says so: then there may be more than its rows', async () => {
     const ids = await batches.insert(1_150);
-    const rows = Array.from({ length: 12 }, (_, n) => ids.slice(n * 100, n * 100 + 100));
-    await batches.dispatch(rows);
+    await batches.dispatch(Array.from({ length: 12 }, (_, n) => ids.slice(n * 100, n * 100 + 100)));
     const first = await batches.claimUpTo(node, { max: 5, ahead: 10 });
-    expect([first.rows.length, first.full]).toEqual([10, true]);
     const second = await batches.claimUpTo(node, { max: 5, ahead: 10 });
+    expect([first.rows.length, first.full]).toEqual([10, true]);
     expect([second.rows.map(({ size }) => size), second.full]).toEqual([[100, 50], false]);
   });
 

@@ -226,8 +226,8 @@ begin
              (x.range -> 4)::boolean as moved, (x.range -> 5)::boolean as free
       from jsonb_array_elements(l.ranges) with ordinality as x (range, n) offset 0) r
     cross join lateral (
-      -- one concat() for most of them: a chain of "||" takes longer, json_build_array three times as long
-      select string_agg(concat('["', j.id, '",', j.seq, ',', j.priority, ',', to_json(j.task), ',', j.version, ',"', j.row_version, '",',
+      -- one format() for most of them: concat and "||" take 1.7 times as long
+      select string_agg(format('["%s",%s,%s,%s,%s,"%s",%s%s]', j.id, j.seq, j.priority, to_json(j.task), j.version, j.row_version,
                coalesce(j.created_ms::text, 'null'),
                case when j.expires_at is not null or j.tries <> 0 or j.crashes <> 0 or j.attributes <> '{}' or j.flow is not null then
                  concat(',', case when isfinite(j.expires_at) then (date_part('epoch', j.expires_at) * 1000)::text else 'null' end, ',',
@@ -235,7 +235,7 @@ begin
                    case when j.attributes <> '{}' or j.flow is not null then ',' || coalesce((
                      case when pg_column_size(j.attributes) <= 256 and pg_column_compression(j.attributes) is null
                             and octet_length(j.attributes::text) <= 65536 then j.attributes else legible(j.attributes) end)::text, 'null') end, case when j.flow is not null then ',"' || j.flow || '"' end)
-               end, ']'), ',' order by j.priority, j.seq) as jobs
+               end), ',' order by j.priority, j.seq) as jobs
       from (
         (select q.id, q.seq, q.priority, q.task, q.payload_version as version, q.xmin as row_version,
                 case when isfinite(q.created) then date_part('epoch', q.created) * 1000 end as created_ms, q.expires_at, q.tries, q.max_tries, q.crashes, q.attributes, q.flow

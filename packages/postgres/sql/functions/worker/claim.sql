@@ -74,8 +74,9 @@ begin
              else 1000 + coalesce((select (n.tasks -> w.task ->> 'timeoutMs')::float8 from node n where n.id = p_node), 300000) end, w.together, (
       select '[' || string_agg(case when q.priority = 0 and q.payload_version = 1 and q.tries = 0 and q.crashes = 0 and q.max_tries = 20
           and q.attributes = '{}' and num_nulls(q.retry, q.trace, q.timeout, q.checkpoint) = 4
-        then concat('["', q.id, '",', to_json(q.queue), ',', to_json(q.task), ',', to_json(q.key), ',',
-          floor(date_part('epoch', q.created) * 1000 + 0.0005), ',', q.payload, ']')
+        then format('["%s",%s,%s,%s]', q.id, case when q.queue = h.queue and q.task = h.task and q.key = h.key then h.names
+               else format('%s,%s,%s', to_json(q.queue), to_json(q.task), to_json(q.key)) end,
+             floor(date_part('epoch', q.created) * 1000 + 0.0005), q.payload)
         else json_build_array(
                q.id, q.queue, q.task, nullif(q.key, ''), nullif(q.priority, 0), nullif(q.attributes, '{}'), q.payload, q.payload_version,
                nullif(q.tries, 0), q.max_tries, nullif(q.crashes, 0), q.retry, q.trace, floor(date_part('epoch', q.created) * 1000 + 0.0005),
@@ -83,6 +84,10 @@ begin
       from unnest(coalesce(w.jobs, array[w.id])) with ordinality as u (id, n), queue q
       where q.id = any (array[u.id])), w.suspect
     from work_queue w
+    -- the names of most jobs of a batch, made once: for each job they would take a fifth of the time
+    left join lateral (
+      select b.queue, b.task, b.key, format('%s,%s,%s', to_json(b.queue), to_json(b.task), to_json(b.key)) as names
+      from queue b where b.id = any (array[w.jobs[1]])) h on true
     where w.position = any (v_leased);
 end
 $$;
@@ -278,23 +283,4 @@ begin
           where w.position = any (v_some)) s
     where s.bytes_so_far - s.bytes < 33554432);
 end
-$$;
-
--- Returns the jobs of these leases as claim does. If one job's contents make a claim fail (a text can't be
--- made, or not in the client's encoding), its node claims without reading, then reads by halves until that
--- job is alone. Served by work_queue_id and queue's primary key.
-create function leased(p_token uuid, p_ids uuid[])
-  returns table ("position" bigint, id uuid, token uuid, queue text, task text, key text, priority integer, attributes jsonb,
-                 payload jsonb, payload_version integer, tries smallint, max_tries smallint, crashes smallint,
-                 retry jsonb, trace jsonb, created timestamptz, lease_ms double precision, bundle bigint, checkpoint jsonb)
-  language sql stable security definer
-  set search_path from current
-  set jit = off
-  set enable_seqscan = off
-as $$
-  select w.position, w.id, w.lock_token, q.queue, q.task, q.key, q.priority, q.attributes, q.payload, q.payload_version,
-         q.tries, q.max_tries, q.crashes, q.retry, q.trace, q.created,
-         date_part('epoch', w.lock_timeout - w.started) * 1000, w.together, q.checkpoint
-  from work_queue w cross join lateral (select q.* from queue q where q.id = w.id offset 0) q
-  where w.id = any (p_ids) and w.lock_token = p_token
 $$;

@@ -165,3 +165,22 @@ begin
   return v_count;
 end
 $$;
+
+-- Returns the jobs of these leases as claim does. If one job's contents make a claim fail (a text can't be
+-- made, or not in the client's encoding), its node claims without reading, then reads by halves until that
+-- job is alone. Served by work_queue_id and queue's primary key.
+create function leased(p_token uuid, p_ids uuid[])
+  returns table ("position" bigint, id uuid, token uuid, queue text, task text, key text, priority integer, attributes jsonb,
+                 payload jsonb, payload_version integer, tries smallint, max_tries smallint, crashes smallint,
+                 retry jsonb, trace jsonb, created timestamptz, lease_ms double precision, bundle bigint, checkpoint jsonb)
+  language sql stable security definer
+  set search_path from current
+  set jit = off
+  set enable_seqscan = off
+as $$
+  select w.position, w.id, w.lock_token, q.queue, q.task, q.key, q.priority, q.attributes, q.payload, q.payload_version,
+         q.tries, q.max_tries, q.crashes, q.retry, q.trace, q.created,
+         date_part('epoch', w.lock_timeout - w.started) * 1000, w.together, q.checkpoint
+  from work_queue w cross join lateral (select q.* from queue q where q.id = w.id offset 0) q
+  where w.id = any (p_ids) and w.lock_token = p_token
+$$;
