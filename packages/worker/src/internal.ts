@@ -7,5 +7,5 @@ export { aDrain, checkStop } from './options.ts';
 export { createSharingWorker } from './worker.ts';
 export { unitsOf } from './lease/unit.ts';
 export { checkClaim } from './pull/puller-options.ts';
-export { createAskedPuller } from './pull/puller.ts';
+export { createAskedPuller, pulled } from './pull/puller.ts';
 export type { AskedJobs, AskedPuller } from './pull/verbs.ts';

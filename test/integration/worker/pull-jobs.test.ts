@@ -237,6 +237,16 @@ test('peek, length and scan look without taking', async () => {
   await expect(pull.scan({ after: 'x' })).rejects.toMatchObject({ code: 'configuration' });
 });
 
+test('verbs refuse no job, as the first of an empty claim is one, before any I/O', async () => {
+  const pull = puller();
+  const [none] = (await pull.claim()) as [PulledJob];
+  const calls = [pull.ack(none), pull.nack(none, 'no'), pull.extend([none], '1s'), pull.release(none)];
+  for (const call of calls)
+    await expect(call).rejects.toThrow(
+      /takes jobs that claim gave, .* not undefined: a claim that took nothing/,
+    );
+});
+
 test('options are refused with all problems at once', () => {
   expect(() => createPuller({ tasks: [], slots: 0 })).toThrow(/connectionString.*slots.*tasks is empty/);
 });

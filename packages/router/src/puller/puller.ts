@@ -4,7 +4,7 @@ import type { Bell } from '@pgqueue/core/internal';
 import { createBell } from '@pgqueue/core/internal';
 import type { PeekedJob, ScanOptions, WaitingJob } from '@pgqueue/postgres';
 import type { Pulled, Puller, PullerOptions } from '@pgqueue/worker';
-import { checkClaim, createAskedPuller } from '@pgqueue/worker/internal';
+import { checkClaim, createAskedPuller, pulled } from '@pgqueue/worker/internal';
 import type { Member } from '../installations/member.ts';
 import type { Answer } from '../operator/every.ts';
 import { askAll, changedAll } from '../operator/every.ts';
@@ -193,19 +193,19 @@ function verbsOver(sources: readonly Source[]): Pick<RouterPuller, 'ack' | 'nack
     given: Jobs,
     call: (source: Source, jobs: readonly RouterPulledJob[]) => Promise<Pulled>,
   ): Promise<Pulled> => {
-    const jobs = Array.isArray(given) ? (given as readonly RouterPulledJob[]) : [given as RouterPulledJob];
+    const jobs = pulled(what, given);
     const groups = Map.groupBy(jobs, sourceOf);
     const answers = await askIn([...groups.keys()], (source) => call(source, groups.get(source) ?? []));
     const idsIn = (name: string): readonly string[] =>
       jobs.filter(({ installation }) => installation === name).map(({ id }) => id);
     const done = answers.flatMap((answer) => (answer.ok ? [answer.value] : []));
-    const pulled = {
+    const answered = {
       accepted: done.flatMap(({ accepted }) => accepted),
       stale: done.flatMap(({ stale }) => stale),
     };
     const failed = answers.flatMap((answer) => (answer.ok ? [] : [answer]));
     const [first] = failed;
-    if (first === undefined) return pulled;
+    if (first === undefined) return answered;
     const own = first.error instanceof PgQueueError && first.error.code !== 'installation';
     if (answers.length === 1 || (own && failed.length === answers.length)) throw first.error;
     throw new PgQueueError(
@@ -213,7 +213,7 @@ function verbsOver(sources: readonly Source[]): Pick<RouterPuller, 'ack' | 'nack
       `${what} of ${jobs.length} jobs: not ${failed.map(({ error }) => error.message).join('; ')}. Repeat it for the jobs of data.failed`,
       {
         data: {
-          ...pulled,
+          ...answered,
           failed: failed.map(({ installation, error }) => ({
             installation,
             jobs: idsIn(installation),
@@ -234,6 +234,7 @@ function verbsOver(sources: readonly Source[]): Pick<RouterPuller, 'ack' | 'nack
     ack: (jobs, result) =>
       over('ack', jobs, (source, some) => end(source, () => source.puller.ack(some, result))),
     nack: async (job, error, delay) => {
+      pulled('nack', job);
       const source = sourceOf(job);
       return source.member.run(() => end(source, () => source.puller.nack(job, error, delay)));
     },

@@ -134,13 +134,14 @@ class PullerNode implements Puller {
     }
     const text = storableJson(result);
     return this.#settle(
-      list(jobs),
+      pulled('ack', jobs),
       (verdicts) => verdicts,
       (job) => ({ outcome: 'done', delayMs: null, data: storedResult(this.#codec, job, text) }),
     );
   }
 
   async nack(job: PulledJob, error: unknown, after?: Duration): ReturnType<Puller['nack']> {
+    pulled('nack', job);
     const policyMs = retryDelayMs(job.retry ?? backoffOf({}), job.tries + 1, Math.random());
     const delayMs = after === undefined ? policyMs : durationMs(after, 'delay');
     const told = { kind: 'error', ...errorData(error) };
@@ -157,22 +158,23 @@ class PullerNode implements Puller {
 
   async extend(jobs: Jobs, by: Duration): Promise<Pulled> {
     const ms = durationMs(by, 'extend');
-    const wanted = list(jobs).map(({ id, token }) => ({ id, token, ms }));
+    const named = pulled('extend', jobs);
+    const wanted = named.map(({ id, token }) => ({ id, token, ms }));
     let sentAt = performance.now();
     const answer = await persistently(() => {
       sentAt = performance.now();
       return extend(this.#membership.database, wanted);
     });
-    for (const lease of this.#of(list(jobs))) {
+    for (const lease of this.#of(named)) {
       const extended = answer.get(lease.job.id);
       if (extended !== undefined) lease.extended(sentAt, ms);
       if (extended?.cancelled === true) lease.abort('cancelled');
     }
-    return this.#told(list(jobs), (id) => answer.has(id));
+    return this.#told(named, (id) => answer.has(id));
   }
 
   async release(jobs: Jobs): Promise<Pulled> {
-    const named = list(jobs);
+    const named = pulled('release', jobs);
     const released = await this.#away(named, () => release(this.#membership.database, named));
     return this.#told(named, (id) => released.has(id));
   }
@@ -314,8 +316,21 @@ class PullerNode implements Puller {
   }
 }
 
-function list(jobs: Jobs): readonly PulledJob[] {
-  return Array.isArray(jobs) ? (jobs as readonly PulledJob[]) : [jobs as PulledJob];
+/**
+ * Returns the jobs that a verb was given, as a list.
+ * @throws {PgQueueError} `configuration`: one of them is none, as a claim that took nothing gives
+ */
+export function pulled<Job extends PulledJob>(verb: string, jobs: Job | readonly Job[]): readonly Job[] {
+  const named = Array.isArray(jobs) ? (jobs as readonly Job[]) : [jobs as Job];
+  for (const job of named as readonly unknown[]) {
+    if (typeof job === 'object' && job !== null && 'id' in job && 'token' in job) continue;
+    const got = typeof job === 'object' && job !== null ? 'an object without id and token' : String(job);
+    throw new PgQueueError(
+      'configuration',
+      `${verb} takes jobs that claim gave, one or a list, not ${got}: a claim that took nothing gives an empty list`,
+    );
+  }
+  return named;
 }
 
 function closed(node: string): PgQueueError {

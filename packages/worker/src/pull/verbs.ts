@@ -30,7 +30,7 @@ export interface Puller {
   claim(wanted?: { readonly max?: number; readonly waitMs?: number }): Promise<readonly PulledJob[]>;
   /**
    * Settles jobs as done, with a result that JSON can hold.
-   * @throws {PgQueueError} `configuration`: the result is an Error
+   * @throws {PgQueueError} `configuration`: the result is an Error, or there is no job, as in the other verbs
    */
   ack(jobs: Jobs, result?: unknown): Promise<Pulled>;
   /**
