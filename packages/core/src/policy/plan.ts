@@ -27,7 +27,8 @@ export interface PolicyFault {
 
 /**
  * Number of held jobs of the snapshot, by queue and reason: the name of a gate, or `no_free_slot`,
- * `no_capable_node`, `coalescing`, `batch_full`, `out_of_time`.
+ * `no_capable_node`, `coalescing`, `batch_full`, `out_of_time`, `order_ended` (the order offered no lane, though jobs were
+ * left that have a place).
  */
 export type HeldCounts = Readonly<Record<string, Readonly<Record<string, number>>>>;
 

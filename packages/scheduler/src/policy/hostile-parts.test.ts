@@ -1,4 +1,4 @@
-import type { Candidate, Gate, OpenOrder, Order } from '@pgqueue/core';
+import type { Candidate, Gate, Lane, OpenOrder, Order } from '@pgqueue/core';
 import { fifo, policy } from '@pgqueue/core';
 import { describe, expect, test } from 'vitest';
 import {
@@ -220,6 +220,25 @@ describe('an order that', () => {
     expect(planner.faults()).toMatchObject([
       { part: 'odd', message: saying(/a lane of which nothing is left/) },
     ]);
+  });
+
+  test('ends its turns too early leaves the rest held, and says so', () => {
+    const hasty: Order = {
+      name: 'hasty',
+      open: ({ lanes: [first] }) => {
+        let went = false;
+        return { next: () => (went ? undefined : first), taken: () => void (went = true), passed: () => {} };
+      },
+    };
+    const { planner } = plannerOf(policy({ order: hasty }));
+    const snapshot = aSnapshot();
+    const { dispatch, held } = planner.plan(snapshot);
+    expect(dispatch.map(({ id }) => id)).toEqual(['a1']);
+    expect(held).toEqual({ default: { order_ended: 5 } });
+    const [lane, other] = snapshot.lanes as [Lane, Lane];
+    const asked = (job: Candidate | undefined, of: Lane) => planner.explain(snapshot, job as Candidate, of);
+    expect(asked(other.jobs[0], other)).toMatchObject({ ahead: null, holds: [{ gate: 'hasty' }] });
+    expect(asked(lane.jobs[0], lane)).toMatchObject({ ahead: 0, holds: [] });
   });
 
   test('never ends costs a tick its time only as often as it is tried', () => {

@@ -1,9 +1,11 @@
 import { coalescingHold } from './coalescing.ts';
+import type { Order } from '../order.ts';
 import type { Parts } from '../parts.ts';
 import { createHeads } from './lane-heads.ts';
 import { openGates } from './open-gates.ts';
 import type { Explanation, Hold, Watch } from '../policy.ts';
 import type { PolicyState } from '../plan.ts';
+import { isOwnPart } from '../own-parts.ts';
 import { openSlots } from './slots.ts';
 import type { JobFacts, Lane, Snapshot } from '../snapshot.ts';
 import { own, poolOf } from '../snapshot.ts';
@@ -24,8 +26,9 @@ export function explainWith(
   if (watch !== undefined) watch.part = parts.order.name;
   const gates = openGates(parts.gates, snapshot, { state, faults: [], watch });
   const coalesces = coalescingHold(parts.coalesce, { job, lane, snapshot }) ?? [];
-  const holds = [...places(snapshot, job), ...gates.why(job, lane)].concat(coalesces);
-  return { holds, ahead: countAhead(parts, asked) };
+  const ahead = countAhead(parts, asked);
+  const holds = [...places(snapshot, job), ...gates.why(job, lane)].concat(coalesces, ahead.holds);
+  return { holds, ahead: ahead.count };
 }
 
 function places(snapshot: Snapshot, job: JobFacts): readonly Hold[] {
@@ -45,13 +48,19 @@ function places(snapshot: Snapshot, job: JobFacts): readonly Hold[] {
   return [{ gate: fit, message, untilMs: null, paced: true }];
 }
 
+interface Ahead {
+  readonly count: number | null;
+  readonly holds: readonly Hold[];
+}
+
 /**
  * Counts the jobs that the order chooses before this one when no rule holds any. Null when the order fails,
- * or never comes to the job.
+ * or never comes to the job. An order that ends before it comes to a job that its lane shows holds that job.
  */
-function countAhead({ order }: Parts, asked: Parameters<typeof explainWith>[1]): number | null {
-  const { snapshot, state, job, watch } = asked;
-  if (watch?.avoids(order.name, null) === true) return null;
+function countAhead({ order }: Parts, asked: Parameters<typeof explainWith>[1]): Ahead {
+  const { snapshot, state, job, lane: own, watch } = asked;
+  const unknown = { count: null, holds: [] };
+  if (watch?.avoids(order.name, null) === true) return unknown;
   const heads = createHeads(snapshot.lanes);
   try {
     const open = order.open(snapshot, state[order.name] ?? order.initial ?? null, heads);
@@ -59,8 +68,9 @@ function countAhead({ order }: Parts, asked: Parameters<typeof explainWith>[1]):
     for (;;) {
       const lane = open.next();
       const head = lane === undefined ? undefined : heads.of(lane);
-      if (lane === undefined || head === undefined) return null;
-      if (head.id === job.id) return ahead;
+      if (lane === undefined || head === undefined)
+        return leavesOut(order, own, job) ? { count: null, holds: [endedBy(order)] } : unknown;
+      if (head.id === job.id) return { count: ahead, holds: [] };
       if (heads.unknown(lane)) {
         heads.close(lane);
         open.passed(lane, head);
@@ -71,6 +81,16 @@ function countAhead({ order }: Parts, asked: Parameters<typeof explainWith>[1]):
       ahead += 1;
     }
   } catch {
-    return null;
+    return unknown;
   }
+}
+
+/** Reports whether an order that has ended should have come to the job: pgqueue's own orders offer all they are shown. */
+function leavesOut(order: Order, { jobs }: Lane, { id }: JobFacts): boolean {
+  return !isOwnPart(order) && jobs.some((job) => job.id === id);
+}
+
+function endedBy({ name }: Order): Hold {
+  const message = `the order ${name} offered no more jobs before it came to this one: its next() must name a lane as long as one has a head`;
+  return { gate: name, message, untilMs: null };
 }

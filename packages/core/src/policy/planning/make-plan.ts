@@ -72,7 +72,10 @@ export function planWith(parts: Parts, snapshot: Snapshot, options: PlanOptions)
     else if (watch?.late() === true) stopped = 'out_of_time';
     if (stopped !== undefined) break;
     const lane = making.order.next();
-    if (lane === undefined) break;
+    if (lane === undefined) {
+      if (!isOwnPart(part) && offersMore(making)) stopped = 'order_ended';
+      break;
+    }
     // a made-up lane has no head either, and must not end the plan as if nothing were left
     if (!isKnown(lane)) throw new Error(`order ${part.name} chose a lane that is not in the snapshot`);
     const job = heads.of(lane);
