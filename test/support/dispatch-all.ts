@@ -9,7 +9,7 @@ export async function dispatchAll(database: Database, pool = 'default', batch = 
   let dispatched = 0;
   for (;;) {
     const { epoch } = await lead(database, leader, 60_000);
-    const { rows } = await readTick(database, {
+    const { lanes } = await readTick(database, {
       after: { queue: '', key: '' },
       keys: chunkMax,
       want: chunkMax,
@@ -23,8 +23,8 @@ export async function dispatchAll(database: Database, pool = 'default', batch = 
       items: [],
       due: false,
     });
-    const waiting = rows.flatMap(({ id, rowVersion }) =>
-      id === null ? [] : [{ id, pool, rowVersion, bundle: null }],
+    const waiting = lanes.flatMap((lane) =>
+      lane.jobs.map(({ id, rowVersion }) => ({ id, pool, rowVersion, bundle: null })),
     );
     const jobs =
       batch === 1 ? waiting : waiting.map((job, index) => ({ ...job, row: Math.floor(index / batch) + 1 }));

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import type { LaneRow, TickInput, TickRead } from '@pgqueue/postgres/internal';
+import type { LaneRead, TickInput, TickRead } from '@pgqueue/postgres/internal';
 import {
   dispatch,
   leadershipLostState,
@@ -34,19 +34,22 @@ const look = (over: Partial<TickInput> = {}): Promise<TickRead> =>
     ...over,
   });
 
-const lanes = (rows: readonly LaneRow[], only = (_row: LaneRow): boolean => true): string =>
-  [...new Set(rows.filter(only).map(({ queue, key }) => `${queue}/${key}`))].join(' ');
+const names = ({ lanes }: TickRead, only = (_lane: LaneRead): boolean => true): string =>
+  lanes
+    .filter(only)
+    .map(({ queue, key }) => `${queue}/${key}`)
+    .join(' ');
+
+const jobsOf = ({ lanes }: TickRead): LaneRead['jobs'] => lanes.flatMap(({ jobs }) => jobs);
 
 const enqueue = async (queue: string, key: string, count = 1): Promise<void> => {
   for (let job = 0; job < count; job += 1) await ground.insert({ queue, key });
 };
 
-const write = (rows: readonly LaneRow[], settled: readonly number[] = []) =>
+const write = (jobs: LaneRead['jobs'], settled: readonly number[] = []) =>
   dispatch(ground.database, {
     ...ground.leader(),
-    jobs: rows.flatMap(({ id, rowVersion }) =>
-      id === null ? [] : [{ id, pool: 'default', rowVersion, bundle: null }],
-    ),
+    jobs: jobs.map(({ id, rowVersion }) => ({ id, pool: 'default', rowVersion, bundle: null })),
     parts: { fair: { n: 1 } },
     settled,
     notify: false,
@@ -60,26 +63,24 @@ describe('look', () => {
     );
     await enqueue('0', '1');
     await enqueue('z', '1');
-    expect(lanes((await look({ keys: 4 })).rows)).toBe('a/1 a/2 a/3 c/1');
-    expect(lanes((await look({ keys: 4, after: { queue: 'c', key: '1' } })).rows)).toBe('c/2 c/3 a/1 a/2');
-    expect(lanes((await look({ keys: 100, after: { queue: 'b', key: '2' } })).rows)).toBe(
-      'c/1 c/2 c/3 a/1 a/2 a/3',
-    );
-    expect(lanes((await look({ keys: 2, after: { queue: 'z', key: 'z' } })).rows)).toBe('a/1 a/2');
+    expect(names(await look({ keys: 4 }))).toBe('a/1 a/2 a/3 c/1');
+    expect(names(await look({ keys: 4, after: { queue: 'c', key: '1' } }))).toBe('c/2 c/3 a/1 a/2');
+    expect(names(await look({ keys: 100, after: { queue: 'b', key: '2' } }))).toBe('c/1 c/2 c/3 a/1 a/2 a/3');
+    expect(names(await look({ keys: 2, after: { queue: 'z', key: 'z' } }))).toBe('a/1 a/2');
     await ground.sql(`delete from pgqueue.queue where queue in ('a', 'c')`);
-    expect((await look()).rows).toEqual([]);
+    expect((await look()).lanes).toEqual([]);
   });
 
   test('leaves queues out of the page that are to be skipped, but not out of the lanes that are named', async () => {
     for (const queue of ['a', 'b', 'c']) for (const key of ['1', '2']) await enqueue(queue, key);
-    const { rows } = await look({ keys: 3, skip: ['a', 'c'], lanes: [{ queue: 'a', key: '2', depth: 1 }] });
-    expect(lanes(rows, ({ paged }) => paged)).toBe('b/1 b/2');
-    expect(lanes(rows, ({ paged }) => !paged)).toBe('a/2');
+    const read = await look({ keys: 3, skip: ['a', 'c'], lanes: [{ queue: 'a', key: '2', depth: 1 }] });
+    expect(names(read, ({ paged }) => paged)).toBe('b/1 b/2');
+    expect(names(read, ({ paged }) => !paged)).toBe('a/2');
   });
 
   test('shares the jobs out over the page, looks deeper in lanes that are named, and further on where told', async () => {
     for (const key of ['1', '2', '3', '4']) await enqueue('q', key, 6);
-    const { rows } = await look({
+    const { lanes } = await look({
       keys: 3,
       want: 6,
       lanes: [
@@ -87,36 +88,31 @@ describe('look', () => {
         { queue: 'q', key: '4', depth: 3 },
       ],
     });
-    const counts = Map.groupBy(rows, ({ key }) => key);
-    expect([...counts].map(([key, jobs]) => [key, jobs.length, jobs[0]?.paged, jobs[0]?.wanted])).toEqual([
+    expect(lanes.map(({ key, jobs, paged, wanted }) => [key, jobs.length, paged, wanted])).toEqual([
       ['1', 2, true, 2],
       ['2', 5, true, 5],
       ['3', 2, true, 2],
       ['4', 3, false, 3],
     ]);
-    const third = counts.get('2')?.[2];
+    const third = lanes[1]?.jobs[2];
     const on = await look({ starts: { q: { 2: [0, third?.seq ?? 0] } }, lookahead: 2, want: 1 });
-    expect(
-      on.rows.filter(({ key }) => key === '2').map(({ seq, ahead }) => [seq - (third?.seq ?? 0), ahead]),
-    ).toEqual([
-      [-2, false],
-      [1, true],
-      [2, true],
-    ]);
+    const seqs = (jobs: LaneRead['jobs'] = []) => jobs.map(({ seq }) => seq - (third?.seq ?? 0));
+    const second = on.lanes.find(({ key }) => key === '2');
+    expect([seqs(second?.jobs), seqs(second?.ahead)]).toEqual([[-2], [1, 2]]);
   });
 
   test('finds the lanes of jobs that were just enqueued, wherever the page stands', async () => {
     for (const key of ['1', '2', '3', '4', '5']) await enqueue('q', key);
     const now = (await look()).state.now;
     const fresh = await look({ keys: 1, created: { fromMs: now - 60_000, toMs: now + 1_000 } });
-    expect(lanes(fresh.rows, ({ paged }) => paged)).toBe('q/1');
+    expect(names(fresh, ({ paged }) => paged)).toBe('q/1');
     expect(
-      lanes(fresh.rows, ({ paged }) => !paged)
+      names(fresh, ({ paged }) => !paged)
         .split(' ')
         .toSorted(),
     ).toEqual(['q/2', 'q/3', 'q/4', 'q/5']);
     const old = await look({ keys: 1, created: { fromMs: now - 60_000, toMs: now - 50_000 } });
-    expect(lanes(old.rows)).toBe('q/1');
+    expect(names(old)).toBe('q/1');
   });
 
   test('says when the first retry of a lane is due; a delay is none', async () => {
@@ -124,18 +120,19 @@ describe('look', () => {
     const lease = await ground.running(node, { queue: 'q', key: 'k' });
     await enqueue('q', 'k');
     await ground.insert({ queue: 'q', key: 'k', run_after: '2999-01-01' });
-    expect((await look()).rows[0]?.retryDueMs).toBeNull();
+    expect((await look()).lanes[0]?.retryDueMs).toBeNull();
     await ground.settle([lease], 'retry', { delayMs: 60_000 });
-    const { state, rows } = await look();
-    expect((rows[0]?.retryDueMs ?? 0) - state.now).toBeGreaterThan(50_000);
-    expect((rows[0]?.retryDueMs ?? 0) - state.now).toBeLessThanOrEqual(60_000);
+    const { state, lanes } = await look();
+    expect((lanes[0]?.retryDueMs ?? 0) - state.now).toBeGreaterThan(50_000);
+    expect((lanes[0]?.retryDueMs ?? 0) - state.now).toBeLessThanOrEqual(60_000);
   });
 });
 
 describe('dispatch', () => {
   test('refuses a job that was changed since it was read, and says when it wrote the others', async () => {
     await enqueue('q', 'k', 3);
-    const { state, rows } = await look();
+    const read = await look();
+    const [{ state }, rows] = [read, jobsOf(read)];
     await ground.sql(`update pgqueue.queue set key = 'other' where id = $1`, [rows[1]?.id]);
     const { atMs, positions } = await write(rows);
     expect(new Set(positions.keys())).toEqual(new Set([rows[0]?.id, rows[2]?.id]));
@@ -152,7 +149,7 @@ describe('dispatch', () => {
 
   test('items are named by what their jobs are, and by who holds them', async () => {
     await ground.insert({ queue: 'q', key: 'k', attributes: { region: 'eu' }, priority: 3 });
-    const { rows } = await look();
+    const rows = jobsOf(await look());
     const [position] = (await write(rows)).positions.values();
     const [item] = await readItemFacts(ground.database, [position ?? 0, 999]);
     expect(item).toMatchObject({
@@ -171,17 +168,17 @@ describe('dispatch', () => {
 
   test('what is ready can be taken back, by the leader only; what is leased stays', async () => {
     await enqueue('q', 'k', 3);
-    const { rows } = await look();
+    const rows = jobsOf(await look());
     await write(rows);
     const node = await ground.node();
     await ground.claim(node, 1);
-    const ids = rows.flatMap(({ id }) => id ?? []);
+    const ids = rows.map(({ id }) => id);
     const refused: unknown = await takeBack(ground.database, { ...ground.leader(), epoch: 0 }, ids).catch(
       (error: unknown) => error,
     );
     expect(sqlState(refused)).toBe(leadershipLostState);
     expect(await takeBack(ground.database, ground.leader(), ids)).toEqual(new Set(ids.slice(1)));
-    expect((await look()).rows.flatMap(({ id }) => id ?? [])).toEqual(ids.slice(1));
+    expect(jobsOf(await look()).map(({ id }) => id)).toEqual(ids.slice(1));
     await ground.sound();
   });
 });

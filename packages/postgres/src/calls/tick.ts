@@ -118,20 +118,22 @@ export interface TickDue {
   readonly flowsMs: number | null;
 }
 
-/**
- * A part of a lane that was read, with one of its waiting jobs; `id` is null if none waits there without a
- * work item.
- */
-export interface LaneRow extends LaneId {
+/** A lane that was read: its first jobs that wait without a work item, in order. */
+export interface LaneRead extends LaneId {
   /** The lane belongs to the page; the page's lanes come first, in order. */
   readonly paged: boolean;
-  /** The part is behind a place of {@link TickInput.starts}; the first jobs of the lane come before. */
-  readonly ahead: boolean;
   /** Number of jobs that were looked for. */
   readonly wanted: number;
   /** Due time of the first job of the lane that waits for a retry or the end of a snooze; null: none does. */
   readonly retryDueMs: number | null;
-  readonly id: string | null;
+  readonly jobs: readonly LaneJob[];
+  /** Jobs behind a place of {@link TickInput.starts}. Undefined: there is no such place in this lane. */
+  readonly ahead?: readonly LaneJob[];
+}
+
+/** A waiting job as a tick reads it. */
+export interface LaneJob {
+  readonly id: string;
   readonly seq: number;
   readonly priority: number;
   readonly task: string;
@@ -169,7 +171,7 @@ export interface TickRead {
    */
   readonly tallies: number | null;
   readonly due: TickDue | null;
-  readonly rows: readonly LaneRow[];
+  readonly lanes: readonly LaneRead[];
   /** Open questions why a job waits. */
   readonly questions: readonly OpenExplain[];
 }
@@ -190,9 +192,9 @@ export async function readTick(target: Target, input: TickInput): Promise<TickRe
     throw new Error("a tick's snapshot came back without its state");
   }
   const { state, due, questions } = row;
-  const rows = (JSON.parse(row.rows) as readonly ListedLane[]).flatMap(toLaneRows);
+  const lanes = toLanes(JSON.parse(row.rows) as readonly ListedLane[]);
   const { enqueuers, config, tallies } = state;
-  return { state, enqueuers, config, tallies, due, questions: questions ?? [], rows };
+  return { state, enqueuers, config, tallies, due, questions: questions ?? [], lanes };
 }
 
 /**
@@ -225,24 +227,23 @@ type LookedJob = readonly [
 ];
 
 const noAttributes: Attributes = Object.freeze({});
-const noJob: LookedJob = ['', 0, 0, '', 0, '', 0];
 
-function toLaneRows(lane: ListedLane): readonly LaneRow[] {
-  const jobs = lane[6];
-  return jobs === undefined
-    ? [toLaneRow(lane, null, noJob)]
-    : jobs.map((job) => toLaneRow(lane, job[0], job));
+/** Puts together the parts of each lane; the one that is ahead follows the other. */
+function toLanes(parts: readonly ListedLane[]): readonly LaneRead[] {
+  const lanes: LaneRead[] = [];
+  for (const [queue, key, paged, isAhead, wanted, retryDueMs, looked = []] of parts) {
+    const jobs = looked.map(toLaneJob);
+    const front = isAhead ? lanes.pop() : undefined;
+    lanes.push(
+      front === undefined ? { queue, key, paged, wanted, retryDueMs, jobs } : { ...front, ahead: jobs },
+    );
+  }
+  return lanes;
 }
 
-function toLaneRow(lane: ListedLane, id: string | null, job: LookedJob): LaneRow {
+function toLaneJob(job: LookedJob): LaneJob {
   return {
-    queue: lane[0],
-    key: lane[1],
-    paged: lane[2],
-    ahead: lane[3],
-    wanted: lane[4],
-    retryDueMs: lane[5],
-    id,
+    id: job[0],
     seq: job[1],
     priority: job[2],
     task: job[3],

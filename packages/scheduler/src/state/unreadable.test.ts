@@ -1,28 +1,12 @@
 import type { PgQueueEvent, QueueSeen } from '@pgqueue/core';
 import { defaultQueue } from '@pgqueue/core/internal';
-import type { LaneRow, TickRead, TickState } from '@pgqueue/postgres/internal';
+import type { TickRead, TickState } from '@pgqueue/postgres/internal';
 import { expect, test } from 'vitest';
+import type { LaneRow } from '../testing/lanes.ts';
+import { aRow, lanesOf, rowsOf } from '../testing/lanes.ts';
 import { createUnreadable } from './unreadable.ts';
 
-const row: LaneRow = {
-  queue: 'q',
-  key: 'k',
-  paged: true,
-  ahead: false,
-  wanted: 4,
-  retryDueMs: null,
-  id: 'good',
-  seq: 1,
-  priority: 0,
-  task: 't',
-  version: 1,
-  rowVersion: '7',
-  createdMs: 5,
-  expiresMs: null,
-  tries: 0,
-  crashes: 0,
-  attributes: { region: 'us', hot: null },
-};
+const row = aRow({ wanted: 4, id: 'good', createdMs: 5, attributes: { region: 'us', hot: null } });
 const node = {
   id: 'n',
   pool: 'default',
@@ -47,7 +31,7 @@ function aRead(rows: readonly LaneRow[], state: Partial<TickState> = {}): TickRe
     config: null,
     tallies: 1,
     due: null,
-    rows,
+    lanes: lanesOf(rows),
     questions: [],
   };
 }
@@ -77,7 +61,7 @@ test.each<[string, Partial<Record<keyof LaneRow, unknown>>]>([
   const { without, current, events } = subject();
   const found = without(aRead([{ ...row, ...odd, id: 'odd' } as LaneRow, row]), 0);
   expect([...found.jobs]).toEqual(['odd']);
-  expect(found.read.rows.map(({ id, attributes }) => [id, attributes])).toEqual([
+  expect(rowsOf(found.read.lanes).map(({ id, attributes }) => [id, attributes])).toEqual([
     ['odd', null],
     ['good', row.attributes],
   ]);

@@ -1,7 +1,7 @@
 import type { Observer, QueueSeen } from '@pgqueue/core';
 import { defaultQueue } from '@pgqueue/core/internal';
 import type { ReportedUnreadable } from '@pgqueue/postgres';
-import type { LaneRow, TickRead, TickState } from '@pgqueue/postgres/internal';
+import type { LaneJob, LaneRead, TickRead, TickState } from '@pgqueue/postgres/internal';
 
 /**
  * Validates what others wrote before anything is planned with it. A row that violates its table's checks
@@ -47,15 +47,15 @@ export function createUnreadable(observe: Observer): Unreadable {
       forget(nowMs);
       const seen = { nowMs, databaseMs: read.state.now };
       const jobs = new Set<string>();
-      for (const row of read.rows) {
-        const problem = row.id === null ? undefined : jobProblem(row);
-        if (row.id === null || problem === undefined) continue;
-        jobs.add(row.id);
-        note({ kind: 'job', id: row.id, problem }, seen);
+      for (const job of read.lanes.flatMap(({ jobs: front, ahead = [] }) => [...front, ...ahead])) {
+        const problem = jobProblem(job);
+        if (problem === undefined) continue;
+        jobs.add(job.id);
+        note({ kind: 'job', id: job.id, problem }, seen);
       }
-      const rows = jobs.size === 0 ? read.rows : read.rows.map((row) => withoutAttributes(row, jobs));
+      const lanes = jobs.size === 0 ? read.lanes : read.lanes.map((lane) => withoutAttributes(lane, jobs));
       const state = legibleState(read.state, (found) => note(found, seen));
-      return { read: { ...read, state, rows }, jobs };
+      return { read: { ...read, state, lanes }, jobs };
     },
     current: () => [...known.values()].map(({ seenAt: _seenAt, ...told }) => told),
   };
@@ -66,17 +66,19 @@ interface SeenAt {
   readonly databaseMs: number;
 }
 
-function withoutAttributes(row: LaneRow, jobs: ReadonlySet<string>): LaneRow {
-  return row.id !== null && jobs.has(row.id) ? { ...row, attributes: null } : row;
+function withoutAttributes(lane: LaneRead, ids: ReadonlySet<string>): LaneRead {
+  const without = (job: LaneJob): LaneJob => (ids.has(job.id) ? { ...job, attributes: null } : job);
+  const { jobs, ahead } = lane;
+  return { ...lane, jobs: jobs.map(without), ...(ahead === undefined ? {} : { ahead: ahead.map(without) }) };
 }
 
 export const attributesProblem =
   'its attributes are not one flat JSON object of numbers that a double can hold, or their text is longer than 64 KiB';
 
 /** Returns the problem of a job; undefined: it can be planned. */
-function jobProblem(row: LaneRow): string | undefined {
-  if (!isFlat(row.attributes)) return attributesProblem;
-  const { seq, priority, version, tries, createdMs } = row;
+function jobProblem(job: LaneJob): string | undefined {
+  if (!isFlat(job.attributes)) return attributesProblem;
+  const { seq, priority, version, tries, createdMs } = job;
   if (Number.isFinite(seq + priority + version + tries + createdMs)) return undefined;
   const odd = Object.entries({ seq, priority, version, tries, createdMs }).find(
     ([, value]) => !Number.isFinite(value),

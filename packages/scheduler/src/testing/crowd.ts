@@ -1,6 +1,6 @@
 import type { Gate, ShareLevel } from '@pgqueue/core';
 import { fairShare, policy } from '@pgqueue/core';
-import type { LaneRow, TickInput } from '@pgqueue/postgres/internal';
+import type { LaneRead, TickInput } from '@pgqueue/postgres/internal';
 import { createLeaderState } from '../state/leader-state.ts';
 import { ask } from '../tick/snapshot.ts';
 import { createLaneCache } from '../state/lanes/lane-cache.ts';
@@ -85,15 +85,17 @@ interface Lanes {
   readonly remove: (id: string) => string;
   readonly look: (
     input: Pick<TickInput, 'keys' | 'want' | 'after' | 'lanes' | 'created'>,
-  ) => readonly LaneRow[];
+  ) => readonly LaneRead[];
 }
 
 function createLanes(): Lanes {
   const waiting = new Map<string, Waiting[]>();
   let sorted: readonly string[] | undefined;
   let seq = 0;
-  const rowsOf = (key: string, lane: { readonly paged: boolean; readonly wanted: number }): LaneRow[] =>
-    (waiting.get(key) ?? []).slice(0, lane.wanted).map((job) => ({ ...blank, ...lane, key, ...job }));
+  const laneOf = (key: string, read: { readonly paged: boolean; readonly wanted: number }): LaneRead => {
+    const jobs = (waiting.get(key) ?? []).slice(0, read.wanted).map((job) => ({ ...blank, ...job }));
+    return { queue: 'default', key, ...read, retryDueMs: null, jobs };
+  };
   return {
     add: (key, jobs, createdMs) => {
       if (!waiting.has(key)) sorted = undefined;
@@ -127,19 +129,14 @@ function createLanes(): Lanes {
       }
       const inPage = new Set(page);
       const others = [...named.keys()].filter((key) => !inPage.has(key));
-      return [...page, ...others].flatMap((key) =>
-        rowsOf(key, { paged: inPage.has(key), wanted: Math.max(least, named.get(key) ?? 0) }),
+      return [...page, ...others].map((key) =>
+        laneOf(key, { paged: inPage.has(key), wanted: Math.max(least, named.get(key) ?? 0) }),
       );
     },
   };
 }
 
 const blank = {
-  queue: 'default',
-  paged: true,
-  ahead: false,
-  wanted: 1,
-  retryDueMs: null,
   priority: 0,
   task: 't',
   version: 1,

@@ -52,7 +52,7 @@ const read: TickRead = {
   config: '1 7',
   tallies: 1,
   due: null,
-  rows: [],
+  lanes: [],
   questions: [],
 };
 

@@ -105,7 +105,7 @@ export function suppose(state: LeaderState, news: News, startedAt: number): Supp
     enqueuers: null,
     config: null,
     due: null,
-    rows: [],
+    lanes: [],
     questions: [],
   };
   const jobs = added.map((job) => ({ ...job, after: state.cursors.passed(job, job.priority) }));

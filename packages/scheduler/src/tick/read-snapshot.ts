@@ -60,17 +60,18 @@ export async function look(
   noteItems(state, itemsFrom, startedAt);
   behind.look(state, startedAt);
   const now = read.state.now;
-  const rows =
+  const lanes =
     read.config === null
-      ? read.rows
+      ? read.lanes
       : cursors.saw({
-          rows: read.rows,
+          lanes: read.lanes,
           enqueuers: read.enqueuers,
           nowMs: startedAt,
           tookMs: performance.now() - startedAt,
         });
   if (read.config !== null) state.lastLook = { read, config: read.config, atMs: performance.now() };
-  for (const { seq } of rows) state.seq = Math.max(state.seq, seq);
+  for (const { jobs, ahead = [] } of lanes)
+    for (const { seq } of [...jobs, ...ahead]) state.seq = Math.max(state.seq, seq);
   [state.ended, state.owesLook] = [[], false];
   state.nowMs = now;
   if (feeds) {
@@ -79,14 +80,14 @@ export async function look(
   }
   if (brief) laneCache.age();
   else {
-    openPages.saw(rows, { page, keys, nowMs: startedAt });
-    laneCache.see(lookahead.shown(rows), { keys, nowMs: startedAt, open: page !== undefined, unreadable });
+    openPages.saw(lanes, { page, keys, nowMs: startedAt });
+    laneCache.see(lookahead.shown(lanes), { keys, nowMs: startedAt, open: page !== undefined, unreadable });
   }
   state.moving.saw(read.state.moving);
   const load = loadOf(read, inFlight.flying().items);
   consumption.sample(load);
   rememberNodes(state, read.state.nodes);
-  return { read: { ...read, rows }, load };
+  return { read: { ...read, lanes }, load };
 }
 
 /**
@@ -136,7 +137,7 @@ async function readBriefly(
     config: null,
     tallies: null,
     due: null,
-    rows: [],
+    lanes: [],
     questions: [],
   };
 }

@@ -1,11 +1,10 @@
 import type { HeldCounts, Prepared, DatabaseHealth, Settlement, Snapshot } from '@pgqueue/core';
 import { openSlots, own, poolOf } from '@pgqueue/core';
-import type { LaneRow, TickRead } from '@pgqueue/postgres/internal';
+import type { LaneRead, TickRead } from '@pgqueue/postgres/internal';
 import type { DeferredLanes } from '../state/lanes/deferred-lanes.ts';
 import type { Consumption, Load } from '../state/consumption.ts';
 import { poolsSeen } from '../state/consumption.ts';
 import type { Flying, Item } from '../state/items/item.ts';
-import { rowsByLane } from '../state/lanes/lane-rows.ts';
 import type { LeaderState } from '../state/leader-state.ts';
 import type { LaneCache } from '../state/lanes/lane-cache.ts';
 import type { MovingKeys } from '../state/lanes/moving-keys.ts';
@@ -140,16 +139,16 @@ export function placesOf(
  * lane's jobs were held instead, the lookahead finds the jobs behind them.
  */
 export function cutOff(
-  rows: readonly LaneRow[],
+  lanes: readonly LaneRead[],
   keys: number,
   { hasRoom, went }: { readonly hasRoom: (queue: string) => boolean; readonly went: ReadonlySet<string> },
 ): boolean {
-  const lanes = [...rowsByLane(rows).values()];
-  const roomy = lanes.filter(([row]) => row !== undefined && hasRoom(row.queue));
-  if (roomy.length > 0 && lanes.filter(([row]) => row?.paged === true).length >= keys) return true;
-  return roomy.some(
-    (lane) => lane.length >= (lane[0]?.wanted ?? 1) && lane.every(({ id }) => id !== null && went.has(id)),
-  );
+  const roomy = lanes.filter(({ queue }) => hasRoom(queue));
+  if (roomy.length > 0 && lanes.filter(({ paged }) => paged).length >= keys) return true;
+  return roomy.some(({ jobs, ahead, wanted }) => {
+    const read = [...jobs, ...(ahead ?? [])];
+    return ahead?.length !== 0 && read.length >= wanted && read.every(({ id }) => went.has(id));
+  });
 }
 
 /**

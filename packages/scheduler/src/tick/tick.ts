@@ -109,7 +109,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     }
     const cutShort = state.deferred.note(planned, state.laneCache);
     state.laneCache.planned({ ...planned, keeps: state.lookahead.walks });
-    if (!brief) noteHeld(state, planned, { rows: read.rows, nowMs: startedAt });
+    if (!brief) noteHeld(state, planned, { lanes: read.lanes, nowMs: startedAt });
     const places = placesOf(snapshot, planned.dispatch);
     const plan = { leader, snapshot, planned, ready: flying.count, supposed: guess?.supposed };
     const written = await writePlan(options, state, plan);
@@ -169,7 +169,7 @@ function setAside({ unreadable, laneCache }: LeaderState): Pick<TickReport, 'unr
 function noteHeld(
   { laneCache, lookahead }: LeaderState,
   { holds }: SafePlan,
-  seen: { readonly rows: TickRead['rows']; readonly nowMs: number },
+  seen: { readonly lanes: TickRead['lanes']; readonly nowMs: number },
 ): void {
   const held = heldFresh(holds, laneCache.fresh());
   const left = laneCache.leftOut();
@@ -345,7 +345,7 @@ function mayHaveMore(
   const { batchMax } = snapshot;
   if (brief) return planned.dispatch.length >= batchMax || read.state.settled.length >= settledMax;
   const walking = state.lookahead.walking();
-  const last = read.rows.findLast(({ paged }) => paged);
+  const last = read.lanes.findLast(({ paged }) => paged);
   const after = last === undefined ? '' : laneName(last);
   const moved = after !== state.after;
   state.after = after;
@@ -353,5 +353,5 @@ function mayHaveMore(
   if (read.state.settled.length >= settledMax) return true;
   const progress = moved || written.count > 0 || walking;
   const went = new Set(planned.dispatch.map(({ id }) => id));
-  return progress && cutOff(read.rows, keys, { hasRoom, went });
+  return progress && cutOff(read.lanes, keys, { hasRoom, went });
 }

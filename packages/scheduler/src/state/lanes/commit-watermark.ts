@@ -1,9 +1,9 @@
-import type { LaneRow } from '@pgqueue/postgres/internal';
+import type { LaneRead } from '@pgqueue/postgres/internal';
 
 /** Tracks a commit watermark: the seq up to which no transaction can commit another job. */
 export interface Marks {
-  /** Notes a read. `enqueuers`: transactions that were open during a read that returned these rows. */
-  readonly note: (rows: readonly LaneRow[], enqueuers: readonly string[]) => void;
+  /** Notes a read. `enqueuers`: transactions that were open during a read that returned these lanes. */
+  readonly note: (lanes: readonly LaneRead[], enqueuers: readonly string[]) => void;
   readonly safe: () => number;
   readonly reset: () => void;
 }
@@ -22,14 +22,15 @@ export function createMarks(): Marks {
   let highest = 0;
   let safe = 0;
   return {
-    note: (rows, enqueuers) => {
+    note: (lanes, enqueuers) => {
       const open = new Set(enqueuers);
       for (let oldest = marks[0]; oldest !== undefined; oldest = marks[0]) {
         if (oldest.enqueuers.some((transaction) => open.has(transaction))) break;
         safe = Math.max(safe, oldest.seq);
         marks.shift();
       }
-      for (const { id, seq } of rows) if (id !== null && seq > highest) highest = seq;
+      for (const { jobs, ahead = [] } of lanes)
+        for (const { seq } of [...jobs, ...ahead]) highest = Math.max(highest, seq);
       if (marks.at(-1)?.seq === highest) return;
       if (marks.length === marksMax) marks = marks.filter((_, index) => index % 2 === 0);
       marks.push({ seq: highest, enqueuers });

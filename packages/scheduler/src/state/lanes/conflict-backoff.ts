@@ -1,4 +1,4 @@
-import type { LaneRow } from '@pgqueue/postgres/internal';
+import type { LaneJob } from '@pgqueue/postgres/internal';
 
 /**
  * Backoff for jobs that a plan took but could not write, because an application's transaction locks their
@@ -7,7 +7,7 @@ import type { LaneRow } from '@pgqueue/postgres/internal';
  */
 export interface Refusals {
   readonly note: (id: string, rowVersion: string, nowMs: number) => void;
-  readonly leavesOut: (row: Pick<LaneRow, 'id' | 'rowVersion'>, nowMs: number) => boolean;
+  readonly leavesOut: (job: Pick<LaneJob, 'id' | 'rowVersion'>, nowMs: number) => boolean;
 }
 
 /** First and longest pause in milliseconds, and the most jobs remembered. */
@@ -35,8 +35,8 @@ export function createRefusals(): Refusals {
       }
     },
     leavesOut: ({ id, rowVersion }, nowMs) => {
-      const refusal = id === null || refused.size === 0 ? undefined : refused.get(id);
-      if (id === null || refusal === undefined) return false;
+      const refusal = refused.get(id);
+      if (refusal === undefined) return false;
       // the job was changed and may go, or its last pause was long ago
       if (refusal.rowVersion !== rowVersion || nowMs > refusal.untilMs + 2 * pauseMaxMs) {
         refused.delete(id);

@@ -1,5 +1,5 @@
 import type { Attributes, Candidate } from '@pgqueue/core';
-import type { LaneRow } from '@pgqueue/postgres/internal';
+import type { LaneId, LaneJob, LaneRead } from '@pgqueue/postgres/internal';
 
 /** A waiting job as it was read. */
 export interface KnownJob extends Candidate {
@@ -8,25 +8,21 @@ export interface KnownJob extends Candidate {
 }
 
 /**
- * Converts rows to jobs, each job once: the first jobs of a lane may overlap its lookahead window. A row that
- * has not changed keeps its job object, so anything derived from that object stays valid.
+ * Returns the jobs of a lane, each once: its first jobs may overlap its lookahead window. A job that has not
+ * changed stays the same object, so anything derived from that object stays valid.
  */
-export function toJobs(
-  rows: readonly LaneRow[],
-  find: (id: string) => KnownJob | undefined,
-): readonly KnownJob[] {
+export function toJobs(lane: LaneRead, find: (id: string) => KnownJob | undefined): readonly KnownJob[] {
   const jobs: KnownJob[] = [];
-  for (const row of rows) {
-    const known = row.id === null ? undefined : find(row.id);
-    const job = known !== undefined && isSame(known, row) ? known : toJob(row, jobs.at(-1));
-    if (job !== undefined) jobs.push(job);
+  for (const read of [...lane.jobs, ...(lane.ahead ?? [])]) {
+    const known = find(read.id);
+    jobs.push(known !== undefined && isSame(known, lane, read) ? known : toJob(lane, read, jobs.at(-1)));
   }
-  return rows.some(({ ahead }) => ahead) ? [...new Map(jobs.map((job) => [job.id, job])).values()] : jobs;
+  return lane.ahead === undefined ? jobs : [...new Map(jobs.map((job) => [job.id, job])).values()];
 }
 
 /** Every change of a row changes its version. */
-function isSame({ rowVersion, key, queue }: KnownJob, row: LaneRow): boolean {
-  return rowVersion === row.rowVersion && key === row.key && queue === row.queue;
+function isSame(known: KnownJob, { queue, key }: LaneId, { rowVersion }: LaneJob): boolean {
+  return known.rowVersion === rowVersion && known.key === key && known.queue === queue;
 }
 
 /**
@@ -35,12 +31,10 @@ function isSame({ rowVersion, key, queue }: KnownJob, row: LaneRow): boolean {
  */
 const noAttributes: Attributes = Object.freeze({});
 
-function toJob(row: LaneRow, before: KnownJob | undefined): KnownJob | undefined {
-  const { id, seq, priority, version, rowVersion, createdMs, expiresMs, tries, lastTry, crashes } = row;
-  if (id === null) return undefined;
-  const { queue, key } = before ?? row;
-  const task = before?.task === row.task ? before.task : row.task;
-  const { attributes: own } = row;
+function toJob({ queue, key }: LaneId, job: LaneJob, before: KnownJob | undefined): KnownJob {
+  const { id, seq, priority, version, rowVersion, createdMs, expiresMs, tries, lastTry, crashes } = job;
+  const task = before?.task === job.task ? before.task : job.task;
+  const { attributes: own } = job;
   const attributes = own === null || Object.keys(own).length === 0 ? noAttributes : own;
   return {
     id,
@@ -57,6 +51,6 @@ function toJob(row: LaneRow, before: KnownJob | undefined): KnownJob | undefined
     crashes,
     attributes,
     ...((lastTry === true || crashes > 0) && { alone: true }),
-    ...(row.flow !== undefined && { flow: row.flow }),
+    ...(job.flow !== undefined && { flow: job.flow }),
   };
 }

@@ -1,11 +1,10 @@
 import type { Lane } from '@pgqueue/core';
 import { laneName } from '@pgqueue/core';
-import type { LaneId, LaneRow, TickInput } from '@pgqueue/postgres/internal';
+import type { LaneId, LaneRead, TickInput } from '@pgqueue/postgres/internal';
 import type { LaneCursors } from './lane-cursors.ts';
 import type { KnownJob } from './known-job.ts';
 import { toJobs } from './known-job.ts';
 import { freezeJobs } from '../../freeze.ts';
-import { rowsByLane } from './lane-rows.ts';
 import type { HeldLanes, LaneRoom } from './lane-room.ts';
 import { createLaneRoom } from './lane-room.ts';
 import type { PlannedLane } from './planned-lanes.ts';
@@ -32,7 +31,7 @@ export interface LaneCache {
     nowMs: number,
     also: { readonly lanes: readonly LaneId[]; readonly rows: number },
   ) => Pick<TickInput, 'after' | 'lanes' | 'created'>;
-  readonly see: (rows: readonly LaneRow[], page: LanePage) => void;
+  readonly see: (lanes: readonly LaneRead[], page: LanePage) => void;
   /** Marks all lanes as not fresh, since this tick read none. */
   readonly age: () => void;
   /** Reports whether all lanes are known. */
@@ -158,7 +157,7 @@ export function createLaneCache(cursors: Pick<LaneCursors, 'went'>, max: number 
     add: (job) => add(memory, job),
     remove: (job) => remove(memory, job),
     empty: () => known.size === 0,
-    see: (rows, page) => see(memory, rows, page),
+    see: (lanes, page) => see(memory, lanes, page),
     age: () => {
       for (const name of memory.fresh) outdate(memory, name);
     },
@@ -252,51 +251,47 @@ function takeWanted(
   return [...named.values()];
 }
 
-function see(memory: CacheState, rows: readonly LaneRow[], page: LanePage): void {
+function see(memory: CacheState, lanes: readonly LaneRead[], page: LanePage): void {
   const { known, refusals } = memory;
   const { keys, nowMs, unreadable, open = false } = page;
   memory.nowMs = nowMs;
   const leftOut = new Set<string>();
   memory.leftOut = leftOut;
-  const lanes = rowsByLane(rows);
-  const paged = [...lanes.values()].filter(([row]) => row?.paged === true);
+  const names = new Set(lanes.map(laneName));
+  const paged = lanes.filter((lane) => lane.paged);
   // a lane absent while all were known is new, whenever its jobs were created: a delay ended
   memory.wereAll = memory.whole && memory.newFromMs !== null;
   memory.whole = !open && paged.length < keys;
-  const unknown = paged.filter(([row]) => row !== undefined && !known.has(laneName(row))).length;
+  const unknown = paged.filter((lane) => !known.has(laneName(lane))).length;
   if (!open) memory.discovering = memory.whole || unknown * 4 > paged.length;
   for (const name of memory.whole ? [...known.keys()] : memory.fresh) {
-    if (lanes.has(name)) continue;
+    if (names.has(name)) continue;
     if (memory.whole) forget(memory, name);
     else outdate(memory, name);
   }
-  let last: LaneRow | undefined;
+  let last: LaneRead | undefined;
   let turnedAway = false;
-  for (const [name, laneRows] of lanes) {
-    const [first] = laneRows;
-    const seen = toJobs(laneRows, (id) => memory.byId.get(id)).filter((job) => {
+  for (const lane of lanes) {
+    const name = laneName(lane);
+    const seen = toJobs(lane, (id) => memory.byId.get(id)).filter((job) => {
       const left = unreadable?.has(job.id) === true || refusals.leavesOut(job, nowMs);
       if (left) leftOut.add(job.id);
       return !left;
     });
-    if (first === undefined) continue;
     if (seen.length === 0) forget(memory, name);
     const found = known.get(name)?.found ?? !isNew(memory, seen);
     const stays =
-      seen.length === 0 ||
-      known.has(name) ||
-      memory.room.admits({ isNew: !found, open: open && first.paged });
+      seen.length === 0 || known.has(name) || memory.room.admits({ isNew: !found, open: open && lane.paged });
     // the next page begins with the first lane of this page that found no room
-    turnedAway ||= first.paged && !stays;
-    if (first.paged && !turnedAway) last = first;
+    turnedAway ||= lane.paged && !stays;
+    if (lane.paged && !turnedAway) last = lane;
     if (seen.length === 0 || !stays) continue;
-    const { queue, key, retryDueMs, wanted } = first;
-    const front = laneRows.filter(({ ahead }) => !ahead).length;
+    const { queue, key, retryDueMs, wanted, jobs: front, ahead = [] } = lane;
     const jobs = renew(memory, name, seen);
-    const isLeftOut = ({ id }: LaneRow): boolean => id !== null && leftOut.has(id);
-    const [skipped, gaps] = [isLeftOut(first), laneRows.some(isLeftOut)];
+    const isLeftOut = [...front, ...ahead].map(({ id }) => leftOut.has(id));
+    const [skipped, gaps] = [isLeftOut[0] === true, isLeftOut.includes(true)];
     memory.room.filled(name);
-    put(memory, { queue, key, jobs, more: front >= wanted, skipped, gaps, retryDueMs, found }, true);
+    put(memory, { queue, key, jobs, more: front.length >= wanted, skipped, gaps, retryDueMs, found }, true);
   }
   for (const name of memory.deep.keys()) if (!known.has(name)) memory.deep.delete(name);
   if (memory.whole) memory.after = start;

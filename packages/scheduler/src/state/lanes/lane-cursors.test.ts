@@ -1,4 +1,4 @@
-import type { LaneRow, TickInput } from '@pgqueue/postgres/internal';
+import type { LaneJob, LaneRead, TickInput } from '@pgqueue/postgres/internal';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { LaneCursors } from './lane-cursors.ts';
@@ -42,24 +42,22 @@ const facts = {
   attributes: {},
 };
 
-const noRow: LaneRow = { ...facts, paged: true, ahead: false, wanted, retryDueMs: null, id: null };
-
 const whole = [[-100, -1, 100, Number.MAX_SAFE_INTEGER, false, false]] as const;
 
 /**
  * Reads like the SQL function: up to `wanted` jobs of each range; in a `free` range, without checking what is
  * in flight.
  */
-function readRows(jobs: readonly Job[], ranges: TickInput['ranges']): readonly LaneRow[] {
-  const rows = (ranges['q']?.['k'] ?? whole).flatMap(([priority, seq, toPriority, toSeq, onlyMoved, free]) =>
+function readLane(jobs: readonly Job[], ranges: TickInput['ranges']): LaneRead {
+  const read = (ranges['q']?.['k'] ?? whole).flatMap(([priority, seq, toPriority, toSeq, onlyMoved, free]) =>
     waitingOf(free ? jobs.map((job) => ({ ...job, inFlight: false })) : jobs)
       .filter((job) => !onlyMoved || job.moved)
       .filter((job) => job.priority > priority || (job.priority === priority && job.seq > seq))
       .filter((job) => job.priority < toPriority || (job.priority === toPriority && job.seq <= toSeq))
       .slice(0, wanted)
-      .map((job) => ({ ...noRow, id: job.id, priority: job.priority, seq: job.seq })),
+      .map((job) => ({ ...facts, id: job.id, priority: job.priority, seq: job.seq })),
   );
-  return rows.length > 0 ? rows : [noRow];
+  return { ...lane, paged: true, wanted, retryDueMs: null, jobs: read };
 }
 
 /** Simulates one lane in a table, and a leader that reads it. */
@@ -101,20 +99,20 @@ function createStage(cursors: LaneCursors) {
       }
     },
     /** Runs a tick that dispatches all jobs it sees except held ones. Returns the jobs it saw. */
-    tick: (held: (job: LaneRow) => boolean) => {
+    tick: (held: (job: LaneJob) => boolean) => {
       const ranges = cursors.ranges(nowMs, flyingOf(jobs));
-      const read = readRows(jobs, ranges);
-      for (const { id } of read)
+      const read = readLane(jobs, ranges);
+      for (const { id } of read.jobs)
         if (jobs.some((job) => job.id === id && job.inFlight)) throw new Error(`${id} is in flight`);
-      const rows = cursors.saw({
-        rows: read,
+      const [shown] = cursors.saw({
+        lanes: [read],
         enqueuers: Object.keys(ranges).length === 0 ? null : [...open].map(String),
         nowMs,
         tookMs: 1,
       });
-      const seen = rows.filter(({ id }) => id !== null).slice(0, wanted);
+      const seen = shown?.jobs.slice(0, wanted) ?? [];
       const stays = new Set(seen.filter(held).map(({ id }) => id));
-      const known = seen.map(({ id, priority, seq }) => ({ id: id ?? '', priority, seq }));
+      const known = seen.map(({ id, priority, seq }) => ({ id, priority, seq }));
       cursors.went(lane, known, ({ id }) => stays.has(id));
       const gone = new Set(known.map(({ id }) => id).filter((id) => !stays.has(id)));
       for (const job of jobs) if (gone.has(job.id)) job.inFlight = true;
@@ -336,6 +334,6 @@ test('a cursor moves on over jobs that came from another installation, whose num
       );
       expect(read).toBe(true);
     }
-    cursors.saw({ rows: [], enqueuers: [], nowMs: 10_000, tookMs: 1 });
+    cursors.saw({ lanes: [], enqueuers: [], nowMs: 10_000, tookMs: 1 });
   }
 });

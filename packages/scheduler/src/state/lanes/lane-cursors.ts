@@ -1,5 +1,5 @@
 import { laneName } from '@pgqueue/core';
-import type { LaneId, LanePart, LaneRow, Spot, TickInput } from '@pgqueue/postgres/internal';
+import type { LaneId, LanePart, LaneRead, Spot, TickInput } from '@pgqueue/postgres/internal';
 import type { Flying } from '../items/item.ts';
 import type { Marks } from './commit-watermark.ts';
 import { createMarks } from './commit-watermark.ts';
@@ -19,14 +19,14 @@ import { createMarks } from './commit-watermark.ts';
 export interface LaneCursors {
   /** Returns the ranges the next tick must read. `nowMs`: a monotonic clock; `flying`: what is in flight. */
   readonly ranges: (nowMs: number, flying: Flying) => TickInput['ranges'];
-  /** Notes a read. Returns the rows that count. */
+  /** Notes a read. Returns the lanes with the jobs that count. */
   readonly saw: (read: {
-    readonly rows: readonly LaneRow[];
+    readonly lanes: readonly LaneRead[];
     /** Null: not read, since there were no ranges. */
     readonly enqueuers: readonly string[] | null;
     readonly nowMs: number;
     readonly tookMs: number;
-  }) => readonly LaneRow[];
+  }) => readonly LaneRead[];
   /**
    * Returns the part of a lane below its cursor that is due for the background rescan; undefined: none is.
    */
@@ -132,14 +132,14 @@ export function createLaneCursors(): LaneCursors {
       }
       return ask(memory, nowMs, flying);
     },
-    saw: ({ rows, enqueuers, nowMs, tookMs }) => {
+    saw: ({ lanes: read, enqueuers, nowMs, tookMs }) => {
       if (memory.late.size > 0) memory.lateMs = Math.max(lateMs, tookMs / lateShare);
-      const shown = lanes.size === 0 ? rows : rowsThatCount(memory, rows);
-      if (gaps.size > 0) for (const row of rows) gaps.delete(laneName(row));
-      for (const row of rows) if (row.ahead) gaps.add(laneName(row));
+      const shown = lanes.size === 0 ? read : read.map((lane) => withCounting(memory, lane));
+      if (gaps.size > 0) for (const lane of read) gaps.delete(laneName(lane));
+      for (const lane of read) if (lane.ahead !== undefined) gaps.add(laneName(lane));
       // uses the watermark of the previous tick: this read may not see a transaction that ended since
       for (const name of memory.late) raiseFloor(memory, name, nowMs);
-      if (enqueuers !== null) memory.marks.note(rows, enqueuers);
+      if (enqueuers !== null) memory.marks.note(read, enqueuers);
       return shown;
     },
     unseen: (nowMs) => partToLookAt(lanes, nowMs),
@@ -278,27 +278,18 @@ function rangesOf(
 }
 
 /**
- * Limits a lane that was read in several ranges to the jobs wanted, so that none is missing in between, and
- * drops the empty-lane row if the lane has jobs. A late commit found below a cursor moves that cursor back.
+ * Limits a lane that was read in several ranges to the jobs wanted, so that none is missing in between. A late
+ * commit found below a cursor moves that cursor back.
  */
-function rowsThatCount({ lanes, late }: CursorState, rows: readonly LaneRow[]): readonly LaneRow[] {
-  let [name, front]: [string | undefined, number] = [undefined, 0];
-  let before: LaneRow | undefined;
-  return rows.filter((row) => {
-    if (before === undefined || row.queue !== before.queue || row.key !== before.key) {
-      [name, front] = [laneName(row), 0];
-    }
-    before = row;
-    const cursor = name === undefined ? undefined : lanes.get(name);
-    if (cursor === undefined || row.ahead) return true;
-    if (row.id === null) return front === 0;
-    front += 1;
-    const reached = cursor.reached.get(row.priority);
-    if (reached !== undefined && row.seq <= reached.at && row.seq > reached.floor && late.has(name ?? '')) {
-      reached.at = row.seq - 1;
-    }
-    return front <= row.wanted;
-  });
+function withCounting({ lanes, late }: CursorState, lane: LaneRead): LaneRead {
+  const name = laneName(lane);
+  const cursor = lanes.get(name);
+  if (cursor === undefined) return lane;
+  for (const { priority, seq } of late.has(name) ? lane.jobs : []) {
+    const reached = cursor.reached.get(priority);
+    if (reached !== undefined && seq <= reached.at && seq > reached.floor) reached.at = seq - 1;
+  }
+  return { ...lane, jobs: lane.jobs.slice(0, lane.wanted) };
 }
 
 /**

@@ -1,30 +1,13 @@
 import fc from 'fast-check';
-import type { LaneRow } from '@pgqueue/postgres/internal';
 import { expect, test } from 'vitest';
+import type { LaneRow } from '../../testing/lanes.ts';
+import { aRow, lanesOf, rowsOf } from '../../testing/lanes.ts';
 import type { Lookahead } from './lookahead.ts';
 import { createLookahead } from './lookahead.ts';
 
 const ofLane = 10;
-const row = (seq: number, task: string, over: Partial<LaneRow> = {}): LaneRow => ({
-  queue: 'q',
-  key: 'k',
-  paged: true,
-  ahead: false,
-  wanted: ofLane,
-  retryDueMs: null,
-  id: `job${seq}`,
-  seq,
-  priority: 0,
-  task,
-  version: 1,
-  rowVersion: '1',
-  createdMs: 0,
-  expiresMs: null,
-  tries: 0,
-  crashes: 0,
-  attributes: {},
-  ...over,
-});
+const row = (seq: number, task: string, over: Partial<LaneRow> = {}): LaneRow =>
+  aRow({ wanted: ofLane, id: `job${seq}`, seq, task, ...over });
 
 /** Returns the database's rows of a lane: its first few, and the lookahead window after the start. */
 function look(skip: Lookahead, jobs: readonly LaneRow[], tick: number): readonly LaneRow[] {
@@ -45,12 +28,12 @@ test('a walk comes to the job behind 5,000 held ones in a few ticks, and stays t
   const skip = createLookahead();
   const jobs = [...unknown(5_000), row(5_000, 't'), row(5_001, 'unknown')];
   let ticks = 0;
-  let shown: readonly LaneRow[] = [];
+  let shown: ReturnType<typeof rowsOf> = [];
   while (!shown.some(({ task }) => task === 't') && ticks < 20) {
     ticks += 1;
     const rows = look(skip, jobs, ticks);
-    shown = skip.shown(rows);
-    skip.note({ rows, reason: held(rows), nowMs: ticks });
+    shown = rowsOf(skip.shown(lanesOf(rows)));
+    skip.note({ lanes: lanesOf(rows), reason: held(rows), nowMs: ticks });
   }
   expect(ticks).toBeLessThanOrEqual(7);
   expect(skip.walking()).toBe(false);
@@ -70,11 +53,13 @@ test('a walk passes thousands of held jobs of as many kinds, and shows none behi
     row(2 * count, 't'),
   ];
   const ids = new Set(jobs.slice(0, count).map(({ id }) => id));
-  const behind: (string | null)[] = [];
+  const behind: string[] = [];
   for (let tick = 1; tick <= 15 && behind.length === 0; tick += 1) {
     const rows = look(skip, jobs, tick);
-    behind.push(...skip.shown(rows).flatMap(({ id, ahead }) => (ahead && !ids.has(id ?? '') ? [id] : [])));
-    skip.note({ rows, reason: (id) => (ids.has(id) ? 'limit' : undefined), nowMs: tick });
+    behind.push(
+      ...rowsOf(skip.shown(lanesOf(rows))).flatMap(({ id, ahead }) => (ahead && !ids.has(id) ? [id] : [])),
+    );
+    skip.note({ lanes: lanesOf(rows), reason: (id) => (ids.has(id) ? 'limit' : undefined), nowMs: tick });
   }
   expect(behind).toEqual([`job${2 * count}`]);
 });
@@ -85,11 +70,11 @@ test('what no node can run is one kind, whatever its attributes', () => {
     ...unknown(5_000).map((job, order) => ({ ...job, attributes: { order } })),
     row(5_000, 't', { attributes: { order: -1 } }),
   ];
-  let shown: readonly LaneRow[] = [];
+  let shown: ReturnType<typeof rowsOf> = [];
   for (let tick = 1; tick <= 8 && !shown.some(({ task }) => task === 't'); tick += 1) {
     const rows = look(skip, jobs, tick);
-    shown = skip.shown(rows);
-    skip.note({ rows, reason: held(rows, 'no_capable_node'), nowMs: tick });
+    shown = rowsOf(skip.shown(lanesOf(rows)));
+    skip.note({ lanes: lanesOf(rows), reason: held(rows, 'no_capable_node'), nowMs: tick });
   }
   expect(shown.filter(({ ahead }) => ahead).map(({ seq }) => seq)).toEqual([5_000]);
 });
@@ -98,10 +83,10 @@ test('what is in front is always shown; when it can go, the walk ends', () => {
   const skip = createLookahead();
   const jobs = unknown(50);
   const first = look(skip, jobs, 1);
-  skip.note({ rows: first, reason: held(first), nowMs: 1 });
+  skip.note({ lanes: lanesOf(first), reason: held(first), nowMs: 1 });
   const second = look(skip, jobs, 2);
-  expect(skip.shown(second).filter(({ ahead }) => !ahead)).toHaveLength(ofLane);
-  skip.note({ rows: second, reason: () => undefined, nowMs: 2 });
+  expect(rowsOf(skip.shown(lanesOf(second))).filter(({ ahead }) => !ahead)).toHaveLength(ofLane);
+  skip.note({ lanes: lanesOf(second), reason: () => undefined, nowMs: 2 });
   expect(startOf(skip, 3)).toBeUndefined();
   expect(skip.walking()).toBe(false);
 });
@@ -110,14 +95,14 @@ test('a lane that is gone ends its walk; so do other nodes', () => {
   const skip = createLookahead();
   const begin = (): void => {
     const rows = look(skip, unknown(50), 0);
-    skip.note({ rows, reason: held(rows), nowMs: 0 });
+    skip.note({ lanes: lanesOf(rows), reason: held(rows), nowMs: 0 });
   };
   begin();
   expect(skip.lanes().length + Object.keys(skip.starts(0).starts).length).toBeGreaterThan(0);
   expect(skip.walking()).toBe(true);
   for (let tick = 0; tick < 40; tick += 1) {
     skip.starts(tick);
-    skip.note({ rows: [], reason: () => 'limit', nowMs: tick });
+    skip.note({ lanes: [], reason: () => 'limit', nowMs: tick });
   }
   expect(skip.walking()).toBe(false);
   begin();
@@ -128,16 +113,16 @@ test('a lane that is gone ends its walk; so do other nodes', () => {
 test('a lane whose first jobs are not all held, or that shows all it has, is not walked', () => {
   const skip = createLookahead();
   const short = unknown(5);
-  skip.note({ rows: short, reason: held(short), nowMs: 0 });
+  skip.note({ lanes: lanesOf(short), reason: held(short), nowMs: 0 });
   const mixed = [...unknown(9), row(9, 't')];
-  skip.note({ rows: mixed, reason: held(mixed), nowMs: 0 });
+  skip.note({ lanes: lanesOf(mixed), reason: held(mixed), nowMs: 0 });
   expect(skip.walking()).toBe(false);
 });
 
 test('the rows that all walks of one tick cost are bounded', () => {
   const skip = createLookahead();
   const rows = Array.from({ length: 500 }, (_, key) => row(key, 'unknown', { key: `k${key}`, wanted: 1 }));
-  skip.note({ rows, reason: () => 'limit', nowMs: 0 });
+  skip.note({ lanes: lanesOf(rows), reason: () => 'limit', nowMs: 0 });
   const seen = new Set<string>();
   for (let tick = 1; tick <= 25; tick += 1) {
     const { starts, lookahead } = skip.starts(tick);
@@ -146,7 +131,7 @@ test('the rows that all walks of one tick cost are bounded', () => {
     expect(skip.lanes()).toHaveLength(keys.length);
     for (const key of keys) seen.add(key);
     const behind = keys.map((key) => row(1_000, 'unknown', { key, ahead: true, wanted: lookahead }));
-    skip.note({ rows: [...rows, ...behind], reason: () => 'limit', nowMs: tick });
+    skip.note({ lanes: lanesOf([...rows, ...behind]), reason: () => 'limit', nowMs: tick });
   }
   expect(seen.size).toBe(500);
 });
@@ -168,10 +153,10 @@ function keepsOrder(make: () => Lookahead): fc.IProperty<unknown> {
       let jobs = tasks.map((task, seq) => row(seq, task));
       return heldKinds.every((kinds, tick) => {
         const rows = look(skip, jobs, tick);
-        const shown = skip.shown(rows);
+        const shown = rowsOf(skip.shown(lanesOf(rows)));
         const going = shown.filter(({ task }) => !kinds.includes(task)).slice(0, 7);
         skip.note({
-          rows,
+          lanes: lanesOf(rows),
           reason: (id) =>
             shown.some((job) => job.id === id && kinds.includes(job.task)) ? 'limit' : undefined,
           nowMs: tick,
@@ -179,7 +164,7 @@ function keepsOrder(make: () => Lookahead): fc.IProperty<unknown> {
         const first = new Map(
           ['a', 'b', 'c', 'd'].map((task) => [task, jobs.filter((job) => job.task === task)]),
         );
-        const gone = new Set(going.map(({ id }) => id));
+        const gone = new Set<string | null>(going.map(({ id }) => id));
         jobs = jobs.filter(({ id }) => !gone.has(id));
         return [...gone].every((id) => {
           const line = first.get(going.find((job) => job.id === id)?.task ?? '') ?? [];
@@ -200,6 +185,6 @@ test('jobs of one kind are never shown behind a waiting one of their own', () =>
 });
 
 test('the property can fail: a walk that shows all it sees', () => {
-  const careless = (): Lookahead => ({ ...createLookahead(), shown: (rows) => rows });
+  const careless = (): Lookahead => ({ ...createLookahead(), shown: (lanes) => lanes });
   expect(() => fc.assert(keepsOrder(careless), { numRuns: 100, seed: 7 })).toThrow(/Property failed/);
 });

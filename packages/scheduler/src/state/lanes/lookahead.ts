@@ -1,6 +1,5 @@
 import { laneName } from '@pgqueue/core';
-import type { LaneId, LaneRow, TickInput } from '@pgqueue/postgres/internal';
-import { rowsByLane } from './lane-rows.ts';
+import type { LaneId, LaneJob, LaneRead, TickInput } from '@pgqueue/postgres/internal';
 
 /**
  * Lookahead behind held jobs. A tick sees the first few jobs of each lane. If all of them are held (no node
@@ -16,11 +15,11 @@ export interface Lookahead {
   readonly starts: (nowMs: number) => Pick<TickInput, 'starts' | 'lookahead'>;
   /** Lanes the next tick must read, because their walks continue. */
   readonly lanes: () => readonly LaneId[];
-  /** Returns the rows that may be planned: all except jobs behind a passed job of their own kind. */
-  readonly shown: (rows: readonly LaneRow[]) => readonly LaneRow[];
-  /** Notes a tick's rows. `reason`: returns why the plan held a job. */
+  /** Returns the lanes with the jobs that may be planned: all except jobs behind a passed job of their own kind. */
+  readonly shown: (lanes: readonly LaneRead[]) => readonly LaneRead[];
+  /** Notes a tick's lanes. `reason`: returns why the plan held a job. */
   readonly note: (seen: {
-    readonly rows: readonly LaneRow[];
+    readonly lanes: readonly LaneRead[];
     readonly reason: (id: string) => string | undefined;
     readonly nowMs: number;
   }) => void;
@@ -79,19 +78,19 @@ export function createLookahead(): Lookahead {
       return { starts: Object.fromEntries(starts), lookahead: walks.lookahead };
     },
     lanes: () => [...walks.chosen.values()],
-    shown: (rows) => (walks.chosen.size === 0 ? rows : rows.filter((row) => isShown(walks, row))),
-    note: ({ rows, reason, nowMs }) => {
-      const lanes = rowsByLane(rows);
-      for (const [name, lane] of lanes) {
+    shown: (lanes) => (walks.chosen.size === 0 ? lanes : lanes.map((lane) => shown(walks, lane))),
+    note: ({ lanes, reason, nowMs }) => {
+      for (const lane of lanes) {
+        const name = laneName(lane);
         const walk = walks.chosen.get(name);
-        const front = lane.filter(({ ahead }) => !ahead);
-        if (walk === undefined) begin(walks, { name, front, reason, nowMs });
-        else if (isHeld(front, reason)) goOn(walk, { lane, reason, nowMs, walks });
+        if (walk === undefined) begin(walks, { name, lane, reason, nowMs });
+        else if (isHeld(lane, reason)) goOn(walk, { window: lane.ahead ?? [], reason, nowMs, walks });
         // a job in front can go, so nothing behind it is missed
         else walks.all.delete(name);
       }
+      const seen = new Set(lanes.map(laneName));
       for (const [name, walk] of walks.chosen) {
-        walk.missed = lanes.has(name) ? 0 : walk.missed + 1;
+        walk.missed = seen.has(name) ? 0 : walk.missed + 1;
         if (walk.missed >= missedMax) walks.all.delete(name);
       }
     },
@@ -113,18 +112,18 @@ export const leftOut = 'left_out';
 type Reason = (id: string) => string | undefined;
 
 /** Returns the kind of a job. Attributes do not count if no node can run the task. */
-function kindOf({ task, version, attributes, flow }: LaneRow, reason?: string): string {
+function kindOf({ task, version, attributes, flow }: LaneJob, reason?: string): string {
   return JSON.stringify(reason === 'no_capable_node' ? [task, version] : [task, version, attributes, flow]);
 }
 
 type Passed = Pick<LaneWalk, 'kinds' | 'seed'>;
 
-function pass({ kinds, seed }: Passed, row: LaneRow, reason: string | undefined): void {
-  if (reason !== leftOut) kinds.add(hashOf(kindOf(row, reason), seed));
+function pass({ kinds, seed }: Passed, job: LaneJob, reason: string | undefined): void {
+  if (reason !== leftOut) kinds.add(hashOf(kindOf(job, reason), seed));
 }
 
-function isPassed({ kinds, seed }: Passed, row: LaneRow): boolean {
-  return kinds.has(hashOf(kindOf(row), seed)) || kinds.has(hashOf(kindOf(row, 'no_capable_node'), seed));
+function isPassed({ kinds, seed }: Passed, job: LaneJob): boolean {
+  return kinds.has(hashOf(kindOf(job), seed)) || kinds.has(hashOf(kindOf(job, 'no_capable_node'), seed));
 }
 
 /**
@@ -139,15 +138,16 @@ function hashOf(text: string, seed: number): number {
   return (hash ^ (hash >>> 16)) >> 1;
 }
 
-/** Reports whether a row is shown: always in front; in the window, unless its kind was passed. */
-function isShown({ chosen }: Walks, row: LaneRow): boolean {
-  if (!row.ahead) return true;
-  const walk = chosen.get(laneName(row));
-  return row.id !== null && walk !== undefined && !isPassed(walk, row);
+/** Leaves out jobs of the window whose kind was passed. */
+function shown({ chosen }: Walks, lane: LaneRead): LaneRead {
+  const walk = chosen.get(laneName(lane));
+  if (lane.ahead === undefined) return lane;
+  return { ...lane, ahead: lane.ahead.filter((job) => walk !== undefined && !isPassed(walk, job)) };
 }
 
-function isHeld(rows: readonly LaneRow[], reason: Reason): boolean {
-  return rows.every(({ id }) => id !== null && reason(id) !== undefined);
+/** Reports whether all of a lane's first jobs are held. */
+function isHeld({ jobs }: LaneRead, reason: Reason): boolean {
+  return jobs.length > 0 && jobs.every(({ id }) => reason(id) !== undefined);
 }
 
 function endWalks({ all }: Walks, nowMs: number): void {
@@ -172,25 +172,25 @@ function begin(
   walks: Walks,
   seen: {
     readonly name: string;
-    readonly front: readonly LaneRow[];
+    readonly lane: LaneRead;
     readonly reason: Reason;
     readonly nowMs: number;
   },
 ): void {
   const { all } = walks;
-  const { name, front, reason, nowMs } = seen;
-  const last = front.at(-1);
-  if (last === undefined || front.length < last.wanted || all.has(name) || all.size >= walksMax) return;
-  if (!isHeld(front, reason)) return;
-  const { queue, key, priority, seq } = last;
+  const { name, lane, reason, nowMs } = seen;
+  const { queue, key, jobs, wanted } = lane;
+  const last = jobs.at(-1);
+  if (last === undefined || jobs.length < wanted || all.has(name) || all.size >= walksMax) return;
+  if (!isHeld(lane, reason)) return;
   walks.begun += 1;
   const passed: Passed = { kinds: new Set(), seed: walks.begun };
-  for (const row of front) pass(passed, row, row.id === null ? undefined : reason(row.id));
+  for (const job of jobs) pass(passed, job, reason(job.id));
   all.set(name, {
     queue,
     key,
     beganMs: nowMs,
-    start: [priority, seq],
+    start: [last.priority, last.seq],
     ...passed,
     arrivedMs: undefined,
     missed: 0,
@@ -200,24 +200,23 @@ function begin(
 function goOn(
   walk: LaneWalk,
   seen: {
-    readonly lane: readonly LaneRow[];
+    readonly window: readonly LaneJob[];
     readonly reason: Reason;
     readonly nowMs: number;
     readonly walks: Walks;
   },
 ): void {
-  const { lane, reason, nowMs, walks } = seen;
-  const window = lane.filter(({ ahead, id }) => ahead && id !== null);
-  for (const row of window) {
-    const why = row.id === null ? undefined : reason(row.id);
-    const passed = isPassed(walk, row);
+  const { window, reason, nowMs, walks } = seen;
+  for (const job of window) {
+    const why = reason(job.id);
+    const passed = isPassed(walk, job);
     // a job of another kind can go: the walk has arrived
     if (!passed && why === undefined) {
       walk.arrivedMs ??= nowMs;
       return;
     }
-    if (!passed) pass(walk, row, why);
-    walk.start = [row.priority, row.seq];
+    if (!passed) pass(walk, job, why);
+    walk.start = [job.priority, job.seq];
   }
   if (window.length < walks.lookahead || remembersTooMuch(walk, walks)) walk.arrivedMs ??= nowMs;
 }

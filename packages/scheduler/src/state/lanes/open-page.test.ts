@@ -1,26 +1,15 @@
-import type { LaneRow } from '@pgqueue/postgres/internal';
+import type { LaneRead } from '@pgqueue/postgres/internal';
 import { expect, test } from 'vitest';
 import type { OpenPages } from './open-page.ts';
 import { createOpenPages } from './open-page.ts';
 
-const row = (queue: string, key: string, paged = true): LaneRow => ({
+const lane = (queue: string, key: string, paged = true): LaneRead => ({
   queue,
   key,
   paged,
-  ahead: false,
   wanted: 1,
   retryDueMs: null,
-  id: key,
-  seq: 1,
-  priority: 0,
-  task: 't',
-  version: 1,
-  rowVersion: '7',
-  createdMs: 0,
-  expiresMs: null,
-  tries: 0,
-  crashes: 0,
-  attributes: {},
+  jobs: [],
 });
 
 const full = ['a', 'b', 'b', 'open'].map((queue) => ({ queue }));
@@ -33,9 +22,13 @@ const plan = {
 const start = { queue: '', key: '' };
 
 /** Reads, like a tick, a page of two lanes at most, and plans. Returns what the page left out. */
-function tick(pages: OpenPages, nowMs: number, rows: readonly LaneRow[] = []): readonly string[] | undefined {
+function tick(
+  pages: OpenPages,
+  nowMs: number,
+  lanes: readonly LaneRead[] = [],
+): readonly string[] | undefined {
   const page = pages.ask();
-  pages.saw(rows, { page, keys: 2, nowMs });
+  pages.saw(lanes, { page, keys: 2, nowMs });
   pages.planned({ ...plan, nowMs });
   return page?.skip;
 }
@@ -52,11 +45,11 @@ test('pages without the queues of full pools come in turn with the others, at mo
 test('as long as they are full, every other page is one, and begins where the last ended', () => {
   const pages = createOpenPages();
   tick(pages, 0);
-  const two = [row('open', 'x'), row('open', 'y'), row('a', 'named', false)];
+  const two = [lane('open', 'x'), lane('open', 'y'), lane('a', 'named', false)];
   expect(tick(pages, 1, two)).toBeDefined();
   expect(tick(pages, 2)).toBeUndefined();
   expect(pages.ask()?.after).toEqual({ queue: 'open', key: 'y' });
-  expect(tick(pages, 3, [row('open', 'z')])).toBeDefined();
+  expect(tick(pages, 3, [lane('open', 'z')])).toBeDefined();
   tick(pages, 504);
   expect(pages.ask()?.after).toEqual(start);
 });

@@ -1,6 +1,5 @@
 import type { Lane } from '@pgqueue/core';
-import type { LaneId, LaneRow, TickInput } from '@pgqueue/postgres/internal';
-import { rowsByLane } from './lane-rows.ts';
+import type { LaneId, LaneRead, TickInput } from '@pgqueue/postgres/internal';
 
 /**
  * Pages that leave out the queues of full pools. While thousands of lanes wait for a full pool, pages of all lanes show
@@ -12,7 +11,7 @@ export interface OpenPages {
   readonly ask: () => OpenPage | undefined;
   /** Notes a read. `page`: what its page left out. `keys`: number of lanes in a full page. */
   readonly saw: (
-    rows: readonly LaneRow[],
+    lanes: readonly LaneRead[],
     read: { readonly page: OpenPage | undefined; readonly keys: number; readonly nowMs: number },
   ) => void;
   /** Notes the state after a plan. Returns whether the next tick reads such a page. */
@@ -42,11 +41,11 @@ export function createOpenPages(): OpenPages {
   let inTurn = false;
   return {
     ask: () => next,
-    saw: (rows, { page, keys, nowMs }) => {
+    saw: (lanes, { page, keys, nowMs }) => {
       inTurn = page === undefined;
       next = undefined;
       if (page === undefined) return;
-      const paged = [...rowsByLane(rows).values()].flatMap(([row]) => (row?.paged === true ? [row] : []));
+      const paged = lanes.filter((lane) => lane.paged);
       const last = paged.at(-1);
       const full = last !== undefined && paged.length >= keys;
       after = full ? { queue: last.queue, key: last.key } : start;
