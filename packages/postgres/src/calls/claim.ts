@@ -17,23 +17,13 @@ export interface ClaimInput {
 }
 
 /**
- * A row as it is read. `pg` parses a time in 1 µs and a number in 0.1 µs, and values that most jobs don't
- * have are null, which costs nothing.
- */
-type ClaimRow = { -readonly [Name in Exclude<keyof ClaimedJob, Mended>]: ClaimedJob[Name] } & {
-  [Name in Exclude<Mended, 'created' | 'token'>]: ClaimedJob[Name] | null;
-} & { created: Date | number; token?: string };
-
-type Mended = 'created' | 'token' | 'key' | 'priority' | 'attributes' | 'tries' | 'crashes';
-
-/**
  * Takes leases in dispatch order: the SQL function `claim` (its SQL says why it is safe). Commits
  * asynchronously: a lease lost in a crash of Postgres is an item that is ready again.
  * @throws PQ001 when the node was reset, lost or replaced
  */
 export async function claim(target: Target, input: ClaimInput): Promise<readonly ClaimedJob[]> {
   const text = relaxed(`${target.schema}.claim($1, $2, $3, $4, $5, $6)`).replace('f.*', columns);
-  return mended(await target.query<ClaimRow>(text, valuesOf(input)), input.token);
+  return inOrder(await target.query<ClaimedJob>(text, valuesOf(input)));
 }
 
 /**
@@ -52,32 +42,18 @@ export async function readLeased(
   ids: readonly string[],
 ): Promise<readonly ClaimedJob[]> {
   const text = `select ${columns} from ${target.schema}.leased($1::uuid, $2::uuid[]) f`;
-  return mended(await target.query<ClaimRow>(text, [token, ids]), token);
+  return inOrder(await target.query<ClaimedJob>(text, [token, ids]));
 }
 
 function valuesOf({ node, incarnation, max, token, from = 0, reap = true }: ClaimInput): readonly unknown[] {
   return [node, incarnation, max, token, from, reap];
 }
 
-function mended(rows: readonly ClaimRow[], token: string): readonly ClaimedJob[] {
-  for (const row of rows) {
-    row.created = new Date(row.created);
-    row.token = token;
-    row.key ??= '';
-    row.priority ??= 0;
-    row.attributes ??= {};
-    row.tries ??= 0;
-    row.crashes ??= 0;
-  }
-  return (rows as ClaimedJob[]).toSorted((a, b) => a.position - b.position);
+function inOrder(jobs: readonly ClaimedJob[]): readonly ClaimedJob[] {
+  return jobs.toSorted((a, b) => a.position - b.position);
 }
 
-/**
- * Columns of a claimed job. `created` is cut off to whole milliseconds, as `pg` does; half a microsecond
- * allows for the rounding of the product.
- */
-const columns = `f."position"::float8 as "position", f.id, f.queue, f.task, nullif(f.key, '') as key, nullif(f.priority, 0) as priority,
-  nullif(f.attributes, '{}') as attributes, f.payload,
-  f.payload_version as "payloadVersion", nullif(f.tries, 0) as tries, f.max_tries as "maxTries",
-  nullif(f.crashes, 0) as crashes, f.retry, f.trace,
-  floor(date_part('epoch', f.created) * 1000 + 0.0005) as created, f.lease_ms as "leaseMs", f.bundle, f.checkpoint`;
+/** Columns of a claimed job. */
+const columns = `f."position"::float8 as "position", f.id, f.token, f.queue, f.task, f.key, f.priority, f.attributes, f.payload,
+  f.payload_version as "payloadVersion", f.tries, f.max_tries as "maxTries", f.crashes, f.retry, f.trace, f.created,
+  f.lease_ms as "leaseMs", f.bundle, f.checkpoint`;
