@@ -140,15 +140,8 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   'postgres/src/calls/settle.ts': {
     also: 'one of the constants beside it',
     'sourceOf(impatient)': 'a constant, or none',
-    "impatient ? \"patience.ms = ''\" : 'false'": 'one of two constants',
     repeat: 'one of two constants',
     lockMs: 'a constant number',
-    id: 'in a parameter, the text of an array, whose letters are checked',
-    'ids.slice(1)': 'a parameter, whose letters are checked',
-    token: 'in a parameter, the text of an array, whose letters are checked',
-    'tokens.slice(1)': 'a parameter, whose letters are checked',
-    'waitedMs.toFixed(2)': 'a number, in a parameter',
-    'waits.slice(1)': 'a parameter, made of numbers',
   },
   'postgres/src/reads/dead.ts': {
     'last.died_us': 'a cursor, which is a parameter later',

@@ -32,14 +32,8 @@ export async function settle(
   { repeat = false, impatient = false }: SettleOptions = {},
 ): Promise<ReadonlyMap<string, SettleVerdict>> {
   if (settlements.length === 0) return new Map();
-  const done = repeat ? undefined : doneOf(settlements);
-  if (done === undefined) {
-    const text = textOf(target, { impatient });
-    return verdictsOf(await target.query<Row>(text, valuesOf(settlements, repeat)));
-  }
-  const text = doneText(target, impatient);
-  const [answer] = await target.query<{ readonly rows: readonly Row[] | null }>(text, done);
-  return verdictsOf(answer?.rows ?? settlements.map(({ id }) => ({ id, verdict: 'done' })));
+  const text = textOf(target, { impatient });
+  return verdictsOf(await target.query<Row>(text, valuesOf(settlements, repeat)));
 }
 
 /** Options of a settlement. */
@@ -63,47 +57,6 @@ export const lockMs = 200;
 /** Returns the given jobs that no other transaction has locked, or that are gone. */
 export function unlockedJobs(target: Target, ids: readonly string[]): Promise<ReadonlySet<string>> {
   return askIds(target, 'unlocked_jobs($1::uuid[])', [ids]);
-}
-
-/**
- * Returns the parameters for settlements that are all done; undefined: some are not. Checks the ids, since it
- * makes the texts of arrays itself.
- */
-function doneOf(settlements: readonly SettleRequest[]): readonly unknown[] | undefined {
-  let ids = '';
-  let tokens = '';
-  let waits = '';
-  let results = false;
-  for (const { id, token, outcome, data, waitedMs = 0, jobs } of settlements) {
-    if (outcome !== 'done' || jobs !== undefined) return undefined;
-    results ||= data !== null;
-    ids += `,${id}`;
-    tokens += `,${token}`;
-    waits += waitedMs > 0 ? `,${waitedMs.toFixed(2)}` : ',0';
-  }
-  const length = 37 * settlements.length;
-  if (ids.length !== length || tokens.length !== length || !hex.test(ids) || !hex.test(tokens))
-    return undefined;
-  return [
-    `{${ids.slice(1)}}`,
-    `{${tokens.slice(1)}}`,
-    `{${waits.slice(1)}}`,
-    settlements.length,
-    results ? settlements.map(({ data }) => data) : null,
-  ];
-}
-
-const hex = /^[0-9a-f,-]*$/i;
-
-/**
- * Builds the statement for settlements that are all done. If all are accepted, as is usual, the answer is one
- * null instead of a row each. The texts become arrays in the database, however a driver encodes arrays.
- */
-function doneText({ schema }: Target, impatient: boolean): string {
-  return `select case when count(*) filter (where verdict = 'done') = $4::integer then null
-      else coalesce(json_agg(json_build_object('id', job_id, 'verdict', verdict)), '[]') end as rows
-    from ${sourceOf(impatient)}${schema}.settle($1::text::uuid[], $2::text::uuid[], array_fill('done'::text, array[$4::integer]), array_fill(null::float8, array[$4::integer]),
-      coalesce($5::text[], array_fill(null::text, array[$4::integer])), ${impatient ? "patience.ms = ''" : 'false'}, p_waited_ms => $3::text::float8[])`;
 }
 
 /**
