@@ -24,7 +24,8 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   'postgres/src/dashboard/audit.ts': { documents: 'one of two lists of columns in the code' },
   'postgres/src/dashboard/dead-groups.ts': {
     columns: 'columns and $1, $2, …, a constant',
-    time: 'an expression of $1, a constant',
+    behind: 'one of two operators in the code',
+    order: 'one of two words in the code',
   },
   'postgres/src/dashboard/find-jobs.ts': {
     'sql.table(`${database.schema}.${name}`)': 'quoted, and one of four names in the code',

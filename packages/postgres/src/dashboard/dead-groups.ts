@@ -77,20 +77,14 @@ async function walk(
     (extract(epoch from d.died) * 1000000)::bigint::text as "diedUs",
     ($4::text is null or d.queue = $4) and ($5::text is null or d.task = $5) and ($6::text is null or d.reason = $6) as fits`;
   const values = [us, id, max, queue ?? null, task ?? null, reason ?? null, upTo?.toISOString() ?? null];
-  const time = `timestamptz 'epoch' + $1::bigint * interval '1 microsecond'`;
-  return oldestFirst
-    ? query(
-        `select ${columns} from ${schema}.dead_letter d
-         where d.died > '-infinity' and ($1::bigint is null or (d.died, d.id) > (${time}, $2::uuid)) and ($7::timestamptz is null or d.died <= $7)
-         order by d.died, d.id limit $3`,
-        values,
-      )
-    : query(
-        `select ${columns} from ${schema}.dead_letter d
-         where d.died > '-infinity' and ($1::bigint is null or (d.died, d.id) < (${time}, $2::uuid)) and ($7::timestamptz is null or d.died <= $7)
-         order by d.died desc, d.id desc limit $3`,
-        values,
-      );
+  const [behind, order] = oldestFirst ? ['>', 'asc'] : ['<', 'desc'];
+  return query(
+    `select ${columns} from ${schema}.dead_letter d
+     where d.died > '-infinity' and ($7::timestamptz is null or d.died <= $7)
+       and ($1::bigint is null or (d.died, d.id) ${behind} (timestamptz 'epoch' + $1::bigint * interval '1 microsecond', $2::uuid))
+     order by d.died ${order}, d.id ${order} limit $3`,
+    values,
+  );
 }
 
 /**
