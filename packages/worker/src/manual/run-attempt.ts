@@ -2,7 +2,7 @@ import type { AbortReason, Observer, SingleTaskHandler } from '@pgqueue/core';
 import type { ClaimedJob } from '@pgqueue/core/internal';
 import { PgQueueError } from '@pgqueue/core';
 import type { Database } from '@pgqueue/postgres';
-import type { Hints, Target } from '@pgqueue/postgres/internal';
+import type { Target } from '@pgqueue/postgres/internal';
 import type { Attempt } from '../attempt/attempt.ts';
 import { Bag } from '../lease/bag.ts';
 import type { Around } from '../run/around.ts';
@@ -11,7 +11,7 @@ import { createExecutor } from '../run/executor.ts';
 import { createFloating } from '../attempt/unhandled-rejections.ts';
 import { createIsolation } from '../isolation/isolation.ts';
 import type { WorkerLogger } from '../options.ts';
-import { createSettler } from '../settle/settler.ts';
+import { createSettler, noHints } from '../settle/settler.ts';
 import type { Transactions } from '../attempt/transaction/transaction.ts';
 import { createTransactions } from '../attempt/transaction/transaction.ts';
 
@@ -43,15 +43,15 @@ export function runAttempt(options: LoneAttemptOptions): LoneAttempt {
   const { handler, around, job, database, pool, observe, logger } = options;
   const attempts = new Bag<Attempt>();
   const floating = createFloating('fail');
-  const settler = createSettler({ database, observe, hints: untold, onAccepted: () => {} });
+  const settler = createSettler({ database, observe, hints: noHints, onAccepted: () => {} });
   const isolation = createIsolation({ codec: undefined, observe });
   const transactions = pool === undefined ? refused : createTransactions(pool);
   const executor = createExecutor({
     handlers: new Map([[handler.task.name, aroundHandler(around, handler)]]),
     attempts,
     settler,
-    hints: untold,
-    queueHints: untold,
+    hints: noHints,
+    queueHints: noHints,
     isolation,
     observe,
     blocked: { call: (_job, run, ...given) => run(...given) },
@@ -79,15 +79,6 @@ export function runAttempt(options: LoneAttemptOptions): LoneAttempt {
     },
   };
 }
-
-/** Hints that are not sent: nobody waits for this slot. */
-const untold: Hints = {
-  send: () => {},
-  lists: () => false,
-  ride: () => false,
-  rode: () => {},
-  stop: () => Promise.resolve(),
-};
 
 const refused: Transactions = {
   run: () =>
