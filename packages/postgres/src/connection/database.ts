@@ -3,7 +3,6 @@ import { PgQueueError } from '@pgqueue/core';
 import { quietly, within } from '@pgqueue/core/internal';
 import type { Kysely } from 'kysely';
 import pg from 'pg';
-import { connected } from './connected.ts';
 import { copyIn } from './copy.ts';
 import { destroyClient } from './destroy-client.ts';
 import { applicationName } from './application-name.ts';
@@ -251,31 +250,23 @@ async function inTransaction<Result>(
   pool: pg.Pool,
   work: (client: pg.PoolClient) => Promise<Result>,
 ): Promise<Result> {
-  const client = await connected(pool.connect());
-  let broken: Error | undefined;
-  const onError = (error: Error): void => {
-    broken = error; // also in a given pool: without a listener the error would end the process
-  };
-  client.on('error', onError);
-  try {
-    // whatever the database's default: some functions refuse stricter levels, and a migrator would not see
-    // another's work
-    await client.query(begin);
-    const result = await work(client);
-    await client.query('commit');
-    return result;
-  } catch (error) {
-    if (isQueryTimeout(error)) {
-      broken = error as Error; // a rollback would wait as long again
-    } else {
-      await client.query('rollback').catch((failure: unknown) => {
-        broken = failure instanceof Error ? failure : new Error(String(failure));
+  const ended = await withClient(pool, async (client) => {
+    try {
+      // whatever the database's default: some functions refuse stricter levels, and a migrator would not see
+      // another's work
+      await client.query(begin);
+      const result = await work(client);
+      await client.query('commit');
+      return { result };
+    } catch (error) {
+      // after a timeout a rollback would wait as long again
+      if (isQueryTimeout(error) || isWrongServer(error)) throw error;
+      await client.query('rollback').catch(() => {
+        throw error;
       });
-      if (isWrongServer(error)) broken ??= error as Error;
+      return { error };
     }
-    throw error;
-  } finally {
-    client.off('error', onError);
-    client.release(broken);
-  }
+  });
+  if ('error' in ended) throw ended.error;
+  return ended.result;
 }
