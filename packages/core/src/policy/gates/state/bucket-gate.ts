@@ -6,16 +6,14 @@ import type { Candidate, JobFacts, Rate, Snapshot } from '../../snapshot.ts';
 import { own } from '../../snapshot.ts';
 import type { Bucket, Buckets } from './buckets.ts';
 import { charge, forgettable, fullBucket, levelAt, present, readyMs, savedBuckets } from './buckets.ts';
-import type { Costs } from './group.ts';
 import { oneJob } from './group.ts';
 import { unlimited } from './unlimited.ts';
+import type { AskedJob, Counting } from './use.ts';
+import { look } from './use.ts';
 import { sayError, sayMs, sayNumber, sayRate } from './format.ts';
 
 /** Rules of a rate limit, for one plan. */
-export interface BucketRules {
-  readonly groupOf: (job: JobFacts) => string | null;
-  /** Null: every job costs one. */
-  readonly costsOf: ((job: JobFacts) => Costs) | null;
+export interface BucketRules extends Counting {
   /** Returns the rate of a value, for one name of the costs. Null: no limit. */
   readonly rateOf: (value: string, name: string) => Rate | null;
   readonly label: (job: JobFacts, value: string) => string;
@@ -125,7 +123,7 @@ function noBuckets(): Record<string, Bucket> {
 }
 
 /** Buckets during one plan. */
-interface Open {
+interface Open extends AskedJob {
   readonly rules: BucketRules;
   readonly nowMs: number;
   readonly before: Buckets;
@@ -139,13 +137,6 @@ interface Open {
   readonly charges: Map<string, readonly BucketCharge[]>;
   /** A bucket has another rate than before, or the clock was set back. */
   changed: boolean;
-  /**
-   * Job that was asked about last. Its value and costs are kept, so that a user's function is not called
-   * again when the job goes.
-   */
-  asked: Candidate | undefined;
-  value: string | null;
-  costs: Costs;
   /** Least amount that a held job needs, by bucket. */
   readonly held: Map<string, number>;
 }
@@ -230,15 +221,6 @@ function emptyOne(open: Open, key: string): void {
 function endOf({ explain: ownReason }: BucketRules, short: Short | undefined): number | null {
   if (short === undefined) return null;
   return short.readyMs ?? (ownReason === undefined ? neverMs : null);
-}
-
-/** Reads the job's value and costs. @throws {Error} if a function of the rules throws */
-function look(open: Open, job: Candidate): void {
-  const { groupOf, costsOf } = open.rules;
-  open.asked = undefined;
-  open.value = groupOf(job);
-  if (open.value !== null && costsOf !== null) open.costs = costsOf(job);
-  open.asked = job;
 }
 
 /**

@@ -1,10 +1,10 @@
 import type { OpenGate, Verdict } from '../../gate.ts';
 import type { Candidate, JobFacts, Snapshot } from '../../snapshot.ts';
-import type { Costs, Limit } from './group.ts';
+import type { Limit } from './group.ts';
 import { neverMs } from '../../policy.ts';
 import { limitFor, oneJob } from './group.ts';
-import type { Amounts, Bundle, Counting, Use, UseMemory } from './use.ts';
-import { addUse, amountOf, countUse, rememberUse } from './use.ts';
+import type { Amounts, AskedJob, Bundle, Counting, Use, UseMemory } from './use.ts';
+import { addUse, amountOf, countUse, look, rememberUse } from './use.ts';
 import { sayError, sayNumber } from './format.ts';
 
 /** Rules of a concurrency limit. */
@@ -15,7 +15,7 @@ export interface TallyRules extends Counting {
 }
 
 /** A concurrency limit during one plan. */
-interface Tallies {
+interface Tallies extends AskedJob {
   readonly rules: TallyRules;
   /** Returns the amounts that jobs in flight take. */
   readonly use: () => Use;
@@ -23,13 +23,6 @@ interface Tallies {
   readonly took: Map<string, Amounts>;
   /** Amounts that the bundle of the last taken job already covers, by value. */
   bundle: Bundle;
-  /**
-   * Job that was asked about last. Its value and costs are kept, so that a user's function is not called
-   * again when the job goes.
-   */
-  asked: Candidate | undefined;
-  value: string | null;
-  costs: Costs;
 }
 
 /** Limit that a job would exceed. */
@@ -89,15 +82,6 @@ export function openTallies(
       return fault === undefined ? [] : [fault];
     },
   };
-}
-
-/** Reads the job's value and costs. @throws {Error} if a function of the rules throws */
-function look(tallies: Tallies, job: Candidate): void {
-  const { groupOf, costsOf } = tallies.rules;
-  tallies.asked = undefined;
-  tallies.value = groupOf(job);
-  if (tallies.value !== null && costsOf !== null) tallies.costs = costsOf(job);
-  tallies.asked = job;
 }
 
 /**

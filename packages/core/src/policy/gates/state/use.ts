@@ -1,4 +1,4 @@
-import type { InFlight, JobFacts } from '../../snapshot.ts';
+import type { Candidate, InFlight, JobFacts } from '../../snapshot.ts';
 import type { Costs } from './group.ts';
 import { oneJob } from './group.ts';
 
@@ -31,6 +31,25 @@ export interface Counting {
   readonly groupOf: (job: JobFacts) => string | null;
   /** Null: every job costs one. */
   readonly costsOf: ((job: JobFacts) => Costs) | null;
+}
+
+/**
+ * Job that a limit was asked about last. Its value and costs are kept, so that a user's function is not called
+ * again when the job goes.
+ */
+export interface AskedJob {
+  asked: Candidate | undefined;
+  value: string | null;
+  costs: Costs;
+}
+
+/** Reads the job's value and costs. @throws {Error} if a function of the rules throws */
+export function look(limit: AskedJob & { readonly rules: Counting }, job: Candidate): void {
+  const { groupOf, costsOf } = limit.rules;
+  limit.asked = undefined;
+  limit.value = groupOf(job);
+  if (limit.value !== null && costsOf !== null) limit.costs = costsOf(job);
+  limit.asked = job;
 }
 
 /**
