@@ -40,6 +40,7 @@ export { durationMs, parseDuration } from './options/duration.ts';
 export * from './options/exact-json.ts';
 export * from './options/options.ts';
 export * from './options/repeated.ts';
+export { needsShape, preparationShape } from './policy/check-part.ts';
 export { isGuarded, isTrusted } from './policy/compose/compose.ts';
 export * from './policy/gates/shared-limits/grant.ts';
 export * from './policy/gates/shared-limits/shared-concurrency.ts';

@@ -1,27 +1,20 @@
 import { types } from 'node:util';
-import type { Needs, Policy, Preparation } from '@pgqueue/core';
+import type { Policy, Preparation } from '@pgqueue/core';
 import type { Rule, Shape } from '@pgqueue/core/internal';
 import {
   aFlag,
   aFunction,
   aListOf,
-  aNumber,
   anObject,
   anything,
   aText,
+  needsShape,
   optional,
   optionProblems,
+  preparationShape,
 } from '@pgqueue/core/internal';
 
-const preparation: Shape<Preparation> = {
-  name: aText({ max: 100 }),
-  everyMs: aNumber({ min: 10, max: 86_400_000 }),
-  deadlineMs: aNumber({ min: 1, max: 600_000 }),
-  validMs: optional(aNumber({ min: 1, max: 86_400_000 })),
-  fetch: aFunction,
-};
-
-const needs: Shape<Needs> = { settlements: optional(aFlag), health: optional(aFlag) };
+const preparation: Shape<Preparation> = { name: aText({ max: 100 }), ...preparationShape };
 
 const aPart: Rule = anObject({}, { own: true });
 
@@ -32,7 +25,7 @@ const shape: Shape<Policy> = {
   plan: aFunction,
   written: optional(aFunction),
   explain: optional(aFunction),
-  needs: optional(anObject(needs)),
+  needs: optional(anObject(needsShape)),
   prepare: optional(aListOf(anObject(preparation, { own: true }))),
   softParts: optional(aListOf(aText())),
   guarded: optional(anything),

@@ -30,7 +30,7 @@ export function optionProblems(
   shape: Readonly<Record<string, Rule>>,
   { path = '', own = false }: { readonly path?: string; readonly own?: boolean } = {},
 ): readonly string[] {
-  if (!isObject(options)) {
+  if (!isRecord(options)) {
     return [`${path === '' ? 'its options' : path} must be an object, not ${say(options)}`];
   }
   const at = path === '' ? '' : `${path}.`;
@@ -195,7 +195,7 @@ export function aRecordOf(rule: Rule, what = 'an object'): Rule {
   return {
     expected: what,
     judge: (value, path) =>
-      isObject(value) &&
+      isRecord(value) &&
       Object.entries(value).flatMap(([name, member]) => valueProblems(rule, member, `${path}.${name}`)),
   };
 }
@@ -207,11 +207,12 @@ export function anObject(
 ): Rule {
   return {
     expected: what,
-    judge: (value, path) => isObject(value) && optionProblems(value, shape, { path, own }),
+    judge: (value, path) => isRecord(value) && optionProblems(value, shape, { path, own }),
   };
 }
 
-function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+/** Reports whether a value is an object and no list. */
+export function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 

@@ -9,7 +9,7 @@ import type { Needs, Preparation } from './policy.ts';
 /** Name of a gate or an order. */
 export const aName: Rule = aText({ max: 100 });
 
-const preparation: Shape<Omit<Preparation, 'name'>> = {
+export const preparationShape: Shape<Omit<Preparation, 'name'>> = {
   everyMs: aNumber({ min: 10, max: 86_400_000 }),
   deadlineMs: aNumber({ min: 1, max: 600_000 }),
   validMs: optional(aNumber({ min: 1, max: 86_400_000 })),
@@ -17,11 +17,11 @@ const preparation: Shape<Omit<Preparation, 'name'>> = {
 };
 
 /** Options of `prepare`, which fetches data asynchronously, outside of ticks. */
-export const aPreparation: Rule = anObject(preparation, {
+export const aPreparation: Rule = anObject(preparationShape, {
   what: 'an object with everyMs, deadlineMs and fetch',
 });
 
-const needs: Shape<Needs> = { settlements: optional(aFlag), health: optional(aFlag) };
+export const needsShape: Shape<Needs> = { settlements: optional(aFlag), health: optional(aFlag) };
 
 /** Members that gates and orders have in common. */
 const part = {
@@ -30,8 +30,8 @@ const part = {
   restore: optional(aFunction),
   open: aFunction,
   written: optional(aFunction),
-  needs: optional(anObject(needs)),
-  prepare: optional(anObject(preparation, { own: true })),
+  needs: optional(anObject(needsShape)),
+  prepare: optional(anObject(preparationShape, { own: true })),
   soft: optional(aFlag),
 };
 

@@ -1,5 +1,5 @@
 import type { Observer, QueueSeen } from '@pgqueue/core';
-import { defaultQueue } from '@pgqueue/core/internal';
+import { defaultQueue, isRecord } from '@pgqueue/core/internal';
 import type { ReportedUnreadable } from '@pgqueue/postgres';
 import type { LaneJob, LaneRead, TickRead, TickState } from '@pgqueue/postgres/internal';
 
@@ -141,8 +141,4 @@ function queueProblem(queue: QueueSeen): string | undefined {
   return odd === undefined
     ? undefined
     : `its ${odd[0]} is ${String(odd[1])}: its jobs wait until it is set anew`;
-}
-
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

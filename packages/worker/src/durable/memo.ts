@@ -1,5 +1,5 @@
 import { PgQueueError } from '@pgqueue/core';
-import { aText, jobLimits, throwProblems, valueProblems } from '@pgqueue/core/internal';
+import { aText, isRecord, jobLimits, throwProblems, valueProblems } from '@pgqueue/core/internal';
 import type { MemoEntry } from '../flow/node-port.ts';
 
 /** Most entries of a job. */
@@ -132,20 +132,16 @@ export function sleepsUntilMs(stored: unknown): number {
 
 /** Reports whether a checkpoint has entries. */
 function isWrapped(stored: unknown): stored is Wrapped {
-  if (!isObject(stored) || Object.keys(stored).toSorted().join() !== 'data,pgqueue') return false;
+  if (!isRecord(stored) || Object.keys(stored).toSorted().join() !== 'data,pgqueue') return false;
   const { pgqueue } = stored as Partial<Wrapped>;
   return (
-    isObject(pgqueue) &&
+    isRecord(pgqueue) &&
     pgqueue.v === version &&
-    isObject(pgqueue.steps) &&
+    isRecord(pgqueue.steps) &&
     Object.values(pgqueue.steps).every(isEntry)
   );
 }
 
 function isEntry(entry: unknown): boolean {
-  return isObject(entry) && Object.hasOwn(calls, String((entry as Partial<MemoEntry>).kind));
-}
-
-function isObject<Value>(value: Value): value is Value & object {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
+  return isRecord(entry) && Object.hasOwn(calls, String((entry as Partial<MemoEntry>).kind));
 }

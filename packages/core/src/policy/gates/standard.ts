@@ -1,4 +1,4 @@
-import type { Json } from '../../job/job.ts';
+import { isRecord } from '../../options/options.ts';
 import type { Gate, JobGroups, OpenGate } from '../gate.ts';
 import type { JobFacts, QueueSeen, Snapshot } from '../snapshot.ts';
 import { ownPart } from '../own-parts.ts';
@@ -199,10 +199,6 @@ function eachOf<Value>(record: Readonly<Record<string, Value>>, of: (value: Valu
   const kept = entries.filter(([, buckets]) => Object.keys(buckets).length > 0);
   const same = kept.length === entries.length && kept.every(([queue, buckets]) => record[queue] === buckets);
   return same ? (record as unknown as KeyBuckets) : Object.fromEntries(kept);
-}
-
-function isRecord(saved: Json): saved is Readonly<Record<string, Json>> {
-  return typeof saved === 'object' && saved !== null && !Array.isArray(saved);
 }
 
 /** Returns the limit of each queue that has one. */

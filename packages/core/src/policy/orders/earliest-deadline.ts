@@ -10,7 +10,7 @@ import { forecastMisses, isForecast } from './ranking/deadline-forecast.ts';
 import { openRanked } from './ranked.ts';
 import type { Ranking } from './ranked.ts';
 import type { Runtimes } from './ranking/runtimes.ts';
-import { estimates, inOrder, learn, noRuntimes, restoreRuntimes } from './ranking/runtimes.ts';
+import { asRecord, estimates, inOrder, learn, noRuntimes, restoreRuntimes } from './ranking/runtimes.ts';
 
 /** Options of {@link earliestDeadline}: the deadline of a job, and its expected runtime. */
 export interface EarliestDeadlineOptions {
@@ -71,8 +71,7 @@ export function earliestDeadline(options: EarliestDeadlineOptions): Order {
 }
 
 function restoreState(saved: unknown): State {
-  const { runtimes, forecast }: Readonly<Record<string, unknown>> =
-    typeof saved === 'object' && saved !== null ? { ...saved } : {};
+  const { runtimes, forecast } = asRecord(saved);
   return { runtimes: restoreRuntimes(runtimes), forecast: isForecast(forecast) ? forecast : null };
 }
 

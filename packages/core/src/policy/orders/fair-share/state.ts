@@ -1,7 +1,7 @@
 import type { Json } from '../../../job/job.ts';
 import type { Written } from '../../policy.ts';
 import type { Runtimes } from '../ranking/runtimes.ts';
-import { noRuntimes, restoreRuntimes } from '../ranking/runtimes.ts';
+import { asRecord, noRuntimes, restoreRuntimes } from '../ranking/runtimes.ts';
 import type { Over, PoolCharge } from './over.ts';
 import { restoreOver, used } from './over.ts';
 import type { Decay, Shares } from './saved.ts';
@@ -47,10 +47,6 @@ export function restoreState(saved: Json, like: FairShareState): FairShareState 
     unsure: Array.isArray(unsure) ? unsure.filter(isUnsure) : [],
     ...(like.over === undefined ? {} : { over: restoreOver(over) }),
   };
-}
-
-function asRecord(value: unknown): Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null ? { ...value } : {};
 }
 
 function isUnsure(value: unknown): value is Unsure {

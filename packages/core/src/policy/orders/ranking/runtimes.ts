@@ -106,12 +106,12 @@ function meanOf({ names, ms }: Means): (name: string) => number | undefined {
 
 /** Returns the valid parts of saved means, which an older release or a person may have written. */
 export function restoreRuntimes(saved: unknown): Runtimes {
-  const { tasks, shares } = record(saved);
+  const { tasks, shares } = asRecord(saved);
   return { tasks: restoreMeans(tasks), shares: restoreMeans(shares) };
 }
 
 function restoreMeans(saved: unknown): Means {
-  const { names, ms } = record(saved);
+  const { names, ms } = asRecord(saved);
   const whole =
     Array.isArray(names) &&
     Array.isArray(ms) &&
@@ -121,6 +121,7 @@ function restoreMeans(saved: unknown): Means {
   return whole ? { names, ms } : noRuntimes.tasks;
 }
 
-function record(value: unknown): Readonly<Record<string, unknown>> {
+/** Returns the members of a saved value; of anything else than an object: none. */
+export function asRecord(value: unknown): Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null ? { ...value } : {};
 }
