@@ -1,24 +1,15 @@
-import type { JobStatus } from '@pgqueue/core';
 import type { Database } from '../connection/database.ts';
 import type { AttemptError } from '../connection/tables.ts';
+import type { JobSummary } from '../reads/jobs.ts';
 
 /** A job in a list. */
-export interface ListedJob {
-  readonly id: string;
-  readonly status: JobStatus;
-  readonly queue: string;
-  readonly task: string;
-  readonly key: string;
-  readonly priority: number;
-  readonly tries: number;
-  readonly maxTries: number | null;
-  readonly crashes: number;
-  readonly created: Date;
-  readonly ageMs: number;
-  readonly runAfter: Date | null;
-  readonly node: string | null;
-  readonly started: Date | null;
-  readonly finished: Date | null;
+export interface ListedJob
+  extends
+    Pick<
+      JobSummary,
+      'id' | 'status' | 'queue' | 'task' | 'key' | 'priority' | 'tries' | 'maxTries' | 'crashes'
+    >,
+    Pick<JobSummary, 'created' | 'ageMs' | 'runAfter' | 'node' | 'started' | 'finished'> {
   /** Up to 200 characters. */
   readonly lastError: string | null;
 }

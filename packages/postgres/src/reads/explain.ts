@@ -1,9 +1,9 @@
-import type { Rate } from '@pgqueue/core';
 import type { Target } from '../connection/target.ts';
 import { ask } from '../connection/target.ts';
+import type { QueueLimits } from './queue-settings.ts';
 
-/** Facts of the database that explain one unfinished job. */
-export interface WaitFacts {
+/** Facts of the database that explain one unfinished job, with the limits of its queue. */
+export interface WaitFacts extends Omit<QueueLimits, 'weight'> {
   readonly paused: boolean;
   readonly pool: string;
   readonly expired: boolean;
@@ -23,11 +23,6 @@ export interface WaitFacts {
   /** Work items of its queue and of its key, without its own. A bundle counts once. */
   readonly queueInFlight: number;
   readonly keyInFlight: number;
-  /** Limits of its queue; null: none. */
-  readonly concurrency: number | null;
-  readonly keyConcurrency: number | null;
-  readonly rate: Rate | null;
-  readonly keyRate: Rate | null;
   /**
    * Due jobs of the same queue and key that come first, counted up to 100,000; null while the job is delayed.
    */

@@ -1,11 +1,7 @@
 // Messages between a node's main thread and its heartbeat's thread, and the memory that they share.
-import type { Heartbeat, HeartbeatInput } from '@pgqueue/postgres/internal/heartbeat';
+import type { Heartbeat, HeartbeatInput, LoneOptions } from '@pgqueue/postgres/internal/heartbeat';
 
-export interface ThreadData {
-  readonly connectionString: string;
-  readonly schema: string;
-  readonly applicationName: string;
-  readonly queryTimeoutMs: number;
+export interface ThreadData extends Omit<LoneOptions, 'onBroken'> {
   readonly node: string;
   readonly heartbeatMs: number;
   readonly blockedMs: number;

@@ -1,3 +1,4 @@
+import type { Need } from '@pgqueue/core';
 import type { Target } from '../../connection/target.ts';
 import { ask } from '../../connection/target.ts';
 import { explaining } from '../enqueue/enqueue.ts';
@@ -6,14 +7,9 @@ import type { SettleRequest, SettleVerdict } from '../settle.ts';
 import { lockMs, settle } from '../settle.ts';
 
 /** A step that the step of a running job waited for. */
-export interface NeededStep {
+export interface NeededStep extends Pick<Need, 'outcome' | 'done' | 'failed' | 'other'> {
   readonly name: string;
   readonly step: number;
-  /** Null: it has not ended. */
-  readonly outcome: 'done' | 'failed' | 'cancelled' | 'skipped' | null;
-  readonly done: number;
-  readonly failed: number;
-  readonly other: number;
 }
 
 /** Lists the steps that the step of a running job waited for. Empty also when the lease was lost. */
