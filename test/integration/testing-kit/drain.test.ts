@@ -1,8 +1,8 @@
 import type { Policy } from '@pgqueue/core';
-import { defineTask, fifo, gate, giveUp, implement, policy, snooze } from '@pgqueue/core';
+import { defineTask, fanOut, fifo, gate, giveUp, implement, policy, snooze } from '@pgqueue/core';
 import { createProducer } from '@pgqueue/producer';
 import { createScheduler } from '@pgqueue/scheduler';
-import { drain } from '@pgqueue/testing';
+import { drain, runHandler } from '@pgqueue/testing';
 import pg from 'pg';
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
 import { z } from 'zod';
@@ -50,6 +50,43 @@ test('the result of a job is awaited beside a drain, and after it', async () => 
   expect(jobs[0]?.result).toEqual({ words: 7 });
   expect([await waited, await producer.result(enqueued)]).toEqual([{ words: 7 }, { words: 7 }]);
 });
+
+test.each(['of fanOut', 'thrown', 'of a transaction', 'of settleIn', 'late'] as const)(
+  'has the result that is stored: %s',
+  async (way) => {
+    const counted = defineTask({ name: 'count', payload: z.object({}), result: z.object({ n: z.int() }) });
+    const handler = implement(counted, async (_, ctx): Promise<never> => {
+      const result = { n: 7 };
+      const more = fanOut([greet.job({ n: 1 })], result);
+      if (way === 'of fanOut') return more as never;
+      // oxlint-disable-next-line typescript/only-throw-error -- an outcome may be thrown
+      if (way === 'thrown') throw more;
+      if (way === 'of settleIn')
+        await ctx.settleIn(async (settle) => {
+          await client.query('begin');
+          await settle(client, result);
+          await client.query('commit');
+        });
+      else await ctx.transaction(() => Promise.resolve(result));
+      if (way === 'late') throw new Error('too late');
+      return { n: 8 } as never;
+    });
+    const client = new pg.Client({ connectionString: database.url });
+    await client.connect();
+    try {
+      const { id } = await producer.enqueue(counted, {});
+      const { jobs } = await drain({ database, tasks: [handler, double] });
+      const stored = (await operator.jobs.get(id))?.result;
+      expect([jobs.find((job) => job.id === id)?.result, stored]).toEqual([{ n: 7 }, { n: 7 }]);
+      expect(await runHandler(handler, {}, { database })).toMatchObject({
+        outcome: 'done',
+        result: { n: 7 },
+      });
+    } finally {
+      await client.end();
+    }
+  },
+);
 
 test('gives the very error of a handler; the retry waits for its backoff', async () => {
   const mine = new Error('not today');

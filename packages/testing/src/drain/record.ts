@@ -1,5 +1,6 @@
 import type { BatchTaskHandler, PgQueueEvent, SingleTaskHandler, TaskHandler } from '@pgqueue/core';
 import { errorData, errorLine, isIsolated, isOutcome } from '@pgqueue/core/internal';
+import { noteTransactions } from './transaction-results.ts';
 
 /** One attempt that a drain ran. */
 export interface DrainedJob {
@@ -11,7 +12,10 @@ export interface DrainedJob {
    * process of its isolated handler died. `lost`: its lease was lost, and nothing was changed.
    */
   readonly outcome: 'done' | 'retry' | 'snooze' | 'dead' | 'cancelled' | 'crashed' | 'lost';
-  /** Value that the handler returned, before it became JSON. Missing for bundles and isolated handlers. */
+  /**
+   * Result of the job, before it became JSON: what its handler returned, or gave to `fanOut` or to its own transaction.
+   * Missing for bundles and isolated handlers.
+   */
   readonly result?: unknown;
   /**
    * The very error that the handler threw, or a description of the problem. For a job that is done: the error
@@ -57,14 +61,27 @@ export function createRecord(): DrainRecord {
     for (const map of [running, keys, results, problems]) map.delete(job);
   };
 
-  const note = ({ handler }: SingleTaskHandler): SingleTaskHandler['handler'] =>
-    isIsolated(handler)
-      ? handler
-      : async (payload, context) => {
-          const result: unknown = await handler(payload, context);
-          if (!isOutcome(result)) results.set(context.job.id, result);
-          return result;
-        };
+  const note = ({ task, handler }: SingleTaskHandler): SingleTaskHandler['handler'] => {
+    if (isIsolated(handler)) return handler;
+    return async (payload, context) => {
+      const { id } = context.job;
+      const noted = noteTransactions(context, task, (result) => results.set(id, result));
+      const keep = (ended: unknown): void => {
+        // settled before by a transaction of the handler
+        if (!running.has(id)) return;
+        if (!isOutcome(ended)) results.set(id, ended);
+        else if (ended.kind === 'fan_out') results.set(id, ended.result);
+      };
+      try {
+        const result: unknown = await handler(payload, noted);
+        keep(result);
+        return result;
+      } catch (error) {
+        if (isOutcome(error)) keep(error);
+        throw error;
+      }
+    };
+  };
 
   return {
     jobs,

@@ -4,6 +4,7 @@ import { durationMs, isIsolated, isOutcome } from '@pgqueue/core/internal';
 import type { Target } from '@pgqueue/postgres/internal';
 import type { WorkerLogger } from '@pgqueue/worker';
 import { Suspended } from '@pgqueue/worker';
+import { noteTransactions } from '../drain/transaction-results.ts';
 
 /** A line of `ctx.log`. */
 export interface LoggedLine {
@@ -23,6 +24,8 @@ export interface Notes {
   fanned: readonly NewJob[];
   /** True once a wait has suspended the job. */
   suspended: boolean;
+  /** True once a transaction of the handler has settled the job. */
+  settled: boolean;
   result: unknown;
   delayMs: number | null;
 }
@@ -36,6 +39,7 @@ export function newNotes(): Notes {
     added: [],
     fanned: [],
     suspended: false,
+    settled: false,
     result: undefined,
     delayMs: null,
   };
@@ -51,9 +55,9 @@ export function notedHandler({ task, handler, kind }: SingleTaskHandler, notes: 
     task,
     handler: async (payload, context: JobContext) => {
       try {
-        const result: unknown = await handler(payload, notedContext(context, notes));
-        if (!isOutcome(result)) notes.result = result;
-        else noteFanOut(result, notes);
+        const result: unknown = await handler(payload, notedContext(context, task, notes));
+        if (isOutcome(result)) noteFanOut(result, notes);
+        else if (!notes.settled) notes.result = result;
         return result;
       } catch (error) {
         if (isOutcome(error)) noteFanOut(error, notes);
@@ -61,6 +65,12 @@ export function notedHandler({ task, handler, kind }: SingleTaskHandler, notes: 
       }
     },
   };
+}
+
+async function noteSettled<Value>(settling: Promise<Value>, notes: Notes): Promise<Value> {
+  const value = await settling;
+  notes.settled = true;
+  return value;
 }
 
 async function noteWait<Value>(wait: Promise<Value>, notes: Notes): Promise<Value> {
@@ -76,7 +86,8 @@ function noteFanOut(outcome: Outcome, notes: Notes): void {
   if (outcome.kind === 'fan_out') [notes.fanned, notes.result] = [outcome.jobs, outcome.result];
 }
 
-function notedContext(context: JobContext, notes: Notes): JobContext {
+function notedContext(context: JobContext, task: SingleTaskHandler['task'], notes: Notes): JobContext {
+  const { transaction, settleIn } = noteTransactions(context, task, (result) => (notes.result = result));
   return {
     get job() {
       return context.job;
@@ -114,8 +125,8 @@ function notedContext(context: JobContext, notes: Notes): JobContext {
     sleep: async (name, duration) => noteWait(context.sleep(name, duration), notes),
     all: async (name, jobs, options) => noteWait(context.all(name, jobs, options), notes),
     waitForSignal: async (name, options) => noteWait(context.waitForSignal(name, options), notes),
-    transaction: (work) => context.transaction(work),
-    settleIn: (run) => context.settleIn(run),
+    transaction: async (work) => noteSettled(transaction(work), notes),
+    settleIn: async (run) => noteSettled(settleIn(run), notes),
   };
 }
 

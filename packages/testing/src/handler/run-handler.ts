@@ -69,7 +69,10 @@ export interface HandlerRun<Result = unknown> {
    * its lease was lost, and nothing was settled.
    */
   readonly outcome: 'done' | 'retry' | 'snooze' | 'suspended' | 'dead' | 'cancelled' | 'released' | 'lost';
-  /** Value that the handler returned, before it became JSON; undefined unless the job is done. */
+  /**
+   * Result of the job, before it became JSON: what the handler returned, or gave to `fanOut` or to its own transaction;
+   * undefined unless the job is done.
+   */
   readonly result: Result | undefined;
   /** The very error that the handler threw, or a description of the problem; undefined: none. */
   readonly error: unknown;
