@@ -82,6 +82,29 @@ describe('steps', () => {
     expect(simulate({ ...conditions, workload: [flow(excused)] }).flows[0]?.flows).toMatchObject({ done: 1 });
   });
 
+  test('without jobs are skipped once no step waits for them any more', () => {
+    const steps = [
+      { name: 'charge', durationMs: 10 },
+      { name: 'bank', delayMs: 86_400_000 },
+      { name: 'grace', after: ['bank'], delayMs: 86_400_000 },
+      { name: 'refund', after: { charge: 'failed', grace: 'done' }, durationMs: 1_000 },
+    ] as const;
+    const { flows, makespans, endMs } = simulate({ ...exact, workload: [flow(steps)] });
+    expect(flows[0]?.flows).toMatchObject({ done: 1, unfinished: 0 });
+    expect([makespans.maxMs, endMs]).toEqual([10, 10]);
+  });
+
+  test('that failed are not excused by one that was skipped', () => {
+    const steps = [
+      { name: 'try', durationMs: 10, failures: 1 },
+      { name: 'other', durationMs: 1 },
+      { name: 'never', after: { other: 'failed' }, durationMs: 1 },
+      { name: 'report', after: { try: 'ended', never: 'done' }, durationMs: 1 },
+    ] as const;
+    const { flows } = simulate({ ...exact, failures: { maxTries: 1 }, workload: [flow(steps)] });
+    expect(flows[0]?.flows).toMatchObject({ done: 0, failed: 1 });
+  });
+
   test('are unfinished when time is over, or when their jobs can not run', () => {
     const { flows, jobs } = simulate({ ...exact, workload: [flow(counting)], untilMs: 450 });
     expect(flows[0]?.flows).toEqual({ arrived: 1, done: 0, failed: 0, unfinished: 1 });
@@ -98,6 +121,15 @@ describe('steps', () => {
       ...(at === 0 ? {} : { after: [`s${at - 1}`] }),
     }));
     expect(simulate({ ...exact, workload: [flow(chain)] }).makespans.maxMs).toBe(0);
+    const timers = chain.map(({ name, ...step }) => ({
+      ...step,
+      name,
+      durationMs: undefined,
+      delayMs: 1_000,
+    }));
+    const last = { name: 'last', after: { try: 'failed', s9999: 'done' }, durationMs: 1 } as const;
+    const idle = [{ name: 'try', durationMs: 1 }, ...timers, last] as readonly StepArrival[];
+    expect(simulate({ ...exact, workload: [flow(idle)] }).makespans.maxMs).toBe(1);
     const wide = [
       { name: 'all', count: 20_000, durationMs: 1 },
       { name: 'end', after: ['all'], durationMs: 1 },

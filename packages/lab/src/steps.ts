@@ -20,7 +20,7 @@ export interface SimFlow {
   readonly tally: FlowTally;
   /** Number of steps that have not ended. */
   left: number;
-  failed: boolean;
+  steps: readonly SimStep[];
 }
 
 /** A step during a simulation. */
@@ -29,8 +29,12 @@ export interface SimStep {
   readonly given: StepArrival;
   /** Number of its first job among all jobs of the workload, by which random numbers are drawn. */
   readonly firstDraw: number;
+  /** Steps that it waits for. */
+  readonly needed: SimStep[];
   readonly dependents: { readonly step: SimStep; readonly condition: NeedCondition }[];
   state: 'blocked' | 'open' | 'ended';
+  /** Undefined: it has not ended. */
+  outcome: StepOutcome | undefined;
   /** Number of steps that it waits for and that have not ended. */
   needs: number;
   /** Number of its jobs that have not ended. */

@@ -20,12 +20,12 @@ export function startFlow(run: Run, given: FlowArrival): void {
     given,
     tally: tallyOf(run, given.flow),
     left: given.steps.length,
-    failed: false,
+    steps: [],
   };
   run.openFlows.add(flow.id);
   flow.tally.arrived += 1;
-  const steps = stepsOf(run, flow);
-  for (const step of steps) if (step.needs === 0) release(run, step);
+  flow.steps = stepsOf(run, flow);
+  for (const step of flow.steps) if (step.needs === 0) release(run, step);
 }
 
 function tallyOf(run: Run, name: string): FlowTally {
@@ -46,15 +46,21 @@ function stepsOf(run: Run, flow: SimFlow): readonly SimStep[] {
       flow,
       given,
       firstDraw,
+      needed: [],
       dependents: [],
       state: 'blocked',
+      outcome: undefined,
       dead: false,
       ...counts,
     });
   }
   for (const step of steps.values()) {
-    for (const [name, condition] of needsOf(step.given))
-      steps.get(name)?.dependents.push({ step, condition });
+    for (const [name, condition] of needsOf(step.given)) {
+      const needed = steps.get(name);
+      if (needed === undefined) continue;
+      needed.dependents.push({ step, condition });
+      step.needed.push(needed);
+    }
   }
   return [...steps.values()];
 }
@@ -66,8 +72,9 @@ function release(run: Run, step: SimStep): void {
   else open(run, step);
 }
 
-/** Enqueues the jobs of a step. */
+/** Enqueues the jobs of a step, unless it was skipped during its delay. */
 export function open(run: Run, step: SimStep): void {
+  if (step.state === 'ended') return;
   const { flow, given, firstDraw, jobs } = step;
   const { name: _, after: _after, count: _count, delayMs: _delayMs, durationMs = 0, ...facts } = given;
   const { queue, key } = flow.given;
@@ -92,22 +99,42 @@ export function follow(run: Run): void {
 
 function endStep(run: Run, step: SimStep, outcome: StepOutcome): void {
   const { flow, dependents } = step;
-  step.state = 'ended';
+  [step.state, step.outcome] = ['ended', outcome];
   flow.left -= 1;
-  const excused = dependents.length > 0 && dependents.every(({ condition }) => condition === 'ended');
-  if (outcome === 'failed' && !excused) flow.failed = true;
   for (const { step: dependent, condition } of dependents) {
     dependent.needs -= 1;
     if (dependent.state !== 'blocked') continue;
-    if (condition !== 'ended' && condition !== outcome) {
-      dependent.state = 'ended';
-      run.stepEnds.push([dependent, 'skipped']);
-    } else if (dependent.needs === 0) {
-      release(run, dependent);
-    }
+    if (condition !== 'ended' && condition !== outcome) skip(run, dependent);
+    else if (dependent.needs === 0) release(run, dependent);
   }
   if (flow.left > 0) return;
   run.openFlows.delete(flow.id);
-  flow.tally[flow.failed ? 'failed' : 'done'] += 1;
-  if (!flow.failed) flow.tally.makespans.push(run.nowMs - flow.given.atMs);
+  const failed = flow.steps.some(hasFailed);
+  flow.tally[failed ? 'failed' : 'done'] += 1;
+  if (!failed) flow.tally.makespans.push(run.nowMs - flow.given.atMs);
+}
+
+/** Skips a step, and steps without jobs for which no blocked step waits any more. */
+function skip(run: Run, first: SimStep): void {
+  first.state = 'ended';
+  const skipped = [first];
+  // grows while it is read: a chain may be long
+  for (const step of skipped) {
+    run.stepEnds.push([step, 'skipped']);
+    for (const needed of step.needed) {
+      const waits = needed.given.durationMs === undefined && needed.state !== 'ended';
+      if (!waits || needed.dependents.some((behind) => behind.step.state === 'blocked')) continue;
+      needed.state = 'ended';
+      skipped.push(needed);
+    }
+  }
+}
+
+/** Reports whether a step failed, and not all steps behind it take that, or all those were skipped. */
+function hasFailed({ outcome, dependents }: SimStep): boolean {
+  return (
+    outcome === 'failed' &&
+    (dependents.some(({ condition }) => condition !== 'ended') ||
+      dependents.every(({ step }) => step.outcome === 'skipped'))
+  );
 }

@@ -178,6 +178,7 @@ function before(a: Event<unknown>, b: Event<unknown>): boolean {
 
 /** Returns the time of the next event. Plans do not count. */
 export function happensMs({ ends, dues, expiries, releases, next }: Run): number {
+  while (releases.peek()?.what.state === 'ended') releases.pop();
   return Math.min(
     next?.atMs ?? Infinity,
     ends.peek()?.atMs ?? Infinity,
