@@ -251,6 +251,10 @@ describe('schedules', () => {
     await expect(operator.schedules.set({ name: 'nightly', cron: '0 3 * * *' } as never)).rejects.toThrow(
       /a job, or the name of a task/,
     );
+    const sum = defineTask({ name: 'sum', payload: z.object({}), needs: { charges: charge } }).job({});
+    await expect(operator.schedules.set({ name: 'nightly', cron: '0 3 * * *', job: sum })).rejects.toThrow(
+      /reads results of the steps charges/,
+    );
   });
 
   test.each([

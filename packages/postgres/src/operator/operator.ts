@@ -215,7 +215,14 @@ function scheduleFaults(definition: ScheduleDefinition): readonly string[] {
       ? []
       : [`job: ${name} is for one job, and a schedule enqueues many`],
   );
-  return [...both, ...none, ...single, ...scheduleProblems(cron, timezone, Date.now())];
+  const reads = Object.keys(job?.needs ?? {});
+  const steps =
+    reads.length === 0
+      ? []
+      : [
+          `job: its task reads results of the steps ${reads.join(', ')}: start the flow in a handler of another job`,
+        ];
+  return [...both, ...none, ...single, ...steps, ...scheduleProblems(cron, timezone, Date.now())];
 }
 
 /** Checks the job of a schedule as if it were enqueued now, so that it can't fail at every slot. */
