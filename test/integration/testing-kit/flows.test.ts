@@ -183,12 +183,25 @@ describe('a drain', () => {
         }),
       ]);
     });
-    await drain({ database, tasks: [suspends], delayed: true });
+    const { left } = await drain({ database, tasks: [suspends], delayed: true });
     expect(attempts).toBe(1);
+    expect(left.nextInMs).toBeLessThanOrEqual(3 * dayMs);
     const { flows } = await drain({ database, tasks: [suspends], ahead: '4d' });
     expect(attempts).toBe(2);
     expect(flows).toMatchObject([{ name: 'sleep', state: 'done' }]);
     expect((await operator.jobs.list({ status: 'done' })).items).toHaveLength(1);
+  });
+
+  test('says that nothing is due by time when a job waits for a signal, and then what is', async () => {
+    const waits = implement(ask, (_, ctx) => ctx.waitForSignal('ok'));
+    const { id } = await producer.enqueue(ask, { invoice: 'i' });
+    const first = await drain({ database, tasks: [waits] });
+    expect(first.left).toMatchObject({ delayed: 1, nextInMs: null });
+    await producer.enqueue(remind, {}, { delay: '2d' });
+    const { left } = await drain({ database, tasks: [waits], ahead: '1d' });
+    expect(left.nextInMs).toBeLessThanOrEqual(dayMs);
+    await producer.signalJob(id, 'ok', 5);
+    expect((await drain({ database, tasks: [waits] })).jobs).toMatchObject([{ outcome: 'done', result: 5 }]);
   });
 
   test.each([

@@ -219,9 +219,17 @@ function noting(planner: Planner, next: (ms: number | null) => void): Planner {
 }
 
 async function due({ query, schema }: Database): Promise<readonly (number | null)[]> {
-  const [row] = await query<{ readonly due: TickDue | null }>(`select ${schema}.tick_due() as due`, []);
-  const { promoteMs = null, expireMs = null, cronMs = null, flowsMs = null } = row?.due ?? {};
-  return [promoteMs, expireMs, cronMs, flowsMs];
+  // without jobs that wait for a flow of their own, until a time years away
+  const [row] = await query<{ readonly due: TickDue | null; readonly promoteMs: number | null }>(
+    `select ${schema}.tick_due() as due, (
+       select extract(epoch from q.run_after - clock_timestamp())::float8 * 1000 from ${schema}.queue q
+       where q.run_after is not null and not exists (
+         select from ${schema}.flow f where f.waiter = q.id and f.waiter_token = q.last_token and f.state = 'open')
+       order by q.run_after limit 1) as "promoteMs"`,
+    [],
+  );
+  const { expireMs = null, cronMs = null, flowsMs = null } = row?.due ?? {};
+  return [row?.promoteMs ?? null, expireMs, cronMs, flowsMs];
 }
 
 function leads(other: string | null): PgQueueError {
