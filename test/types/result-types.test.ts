@@ -1,6 +1,6 @@
 // Marks code that must not compile with @ts-expect-error: `tsc -b` fails if it compiles. Nothing here needs a
 // database: the calls are in functions that are never called.
-import { defineTask, giveUp, implement, implementBatch, isolated, snooze } from '@pgqueue/core';
+import { defineTask, fanOut, giveUp, implement, implementBatch, isolated, snooze } from '@pgqueue/core';
 import type { Enqueued, HandlerOf, Outcome, SingleTaskHandler, TaskHandler, TaskResult } from '@pgqueue/core';
 import type { Producer } from '@pgqueue/producer';
 import { runHandler } from '@pgqueue/testing';
@@ -58,8 +58,12 @@ test('a handler returns the result of its task, or an outcome', () => {
     implementBatch(zodTask, () => giveUp()),
     implementBatch(listTask, (jobs) => jobs.map(() => ['a'])),
     implementBatch(plainTask, () => {}),
+    implement(zodTask, ({ url }) => (url === '' ? giveUp() : fanOut([], { words: 1 }))),
+    implement(zodTask, (): Outcome => snooze('1m')),
+    implement(plainTask, () => fanOut([])),
+    implementBatch(zodTask, (jobs) => new Map(jobs.map(({ id }) => [id, fanOut([], { words: 1 })]))),
   ];
-  expect(handlers).toHaveLength(15);
+  expect(handlers).toHaveLength(19);
 });
 
 /** Never called: only compiled. */
@@ -67,6 +71,12 @@ export function wrongResults(): readonly TaskHandler[] {
   return [
     // @ts-expect-error: a text is no number
     implement(zodTask, () => ({ words: 'one' })),
+    // @ts-expect-error: a text is no number, beside the jobs that it adds
+    implement(zodTask, () => fanOut([], { words: 'one' })),
+    // @ts-expect-error: nothing is returned beside the jobs that it adds
+    implement(zodTask, () => fanOut([])),
+    // @ts-expect-error: as in a bundle
+    implementBatch(zodTask, (jobs) => jobs.map(() => fanOut([], 1))),
     // @ts-expect-error: nothing is returned
     implement(zodTask, () => {}),
     // @ts-expect-error: nothing is returned, later

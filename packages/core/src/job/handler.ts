@@ -82,11 +82,11 @@ export type BatchHandler<Output, Result, Saved = unknown> = (
  */
 export type BatchReturn<Result> =
   | (Result extends readonly unknown[] | ReadonlyMap<unknown, unknown> ? never : Result)
-  | Outcome
+  | Outcome<Result>
   | readonly BatchEnd<Result>[]
   | ReadonlyMap<string, BatchEnd<Result>>;
 
-type BatchEnd<Result> = Result | Outcome | Error | Promise<Result | Outcome>;
+type BatchEnd<Result> = Result | Outcome<Result> | Error | Promise<Result | Outcome<Result>>;
 
 /**
  * A task with the code that runs one job of it. Made by {@link implement}. `Input`: the payload that an

@@ -172,7 +172,7 @@ export type AbortReason = 'lease_lost' | 'cancelled' | 'timeout' | 'shutdown' | 
 export type Handler<Output, Result, Saved = unknown, Needs = unknown> = (
   payload: Output,
   context: JobContext<Saved, Needs>,
-) => Promise<Result | Outcome> | Result | Outcome;
+) => Promise<Result | Outcome<Result>> | Result | Outcome<Result>;
 
 /**
  * Defines a task, which producers enqueue and workers implement. Types flow from the schema to both.

@@ -82,7 +82,7 @@ async function noteWait<Value>(wait: Promise<Value>, notes: Notes): Promise<Valu
   }
 }
 
-function noteFanOut(outcome: Outcome, notes: Notes): void {
+function noteFanOut(outcome: Outcome<unknown>, notes: Notes): void {
   if (outcome.kind === 'fan_out') [notes.fanned, notes.result] = [outcome.jobs, outcome.result];
 }
 

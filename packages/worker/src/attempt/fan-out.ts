@@ -38,7 +38,7 @@ export async function checkFanOut(
   }
 }
 
-function fanOutOf(ending: Ending): Extract<Outcome, { readonly kind: 'fan_out' }> | undefined {
+function fanOutOf(ending: Ending): Extract<Outcome<unknown>, { readonly kind: 'fan_out' }> | undefined {
   if (ending.kind !== 'returned' && ending.kind !== 'threw') return undefined;
   const outcome = ending.kind === 'returned' ? ending.value : ending.error;
   return isOutcome(outcome) && outcome.kind === 'fan_out' ? outcome : undefined;
