@@ -32,7 +32,7 @@ export {
 export * from './job/schemas.ts';
 export * from './job/shape.ts';
 export { aSchema } from './job/task-definition.ts';
-export { issueText } from './job/task.ts';
+export { issueTexts } from './job/task.ts';
 export * from './job/validate.ts';
 export * from './logged.ts';
 export * from './options/calendar-day.ts';

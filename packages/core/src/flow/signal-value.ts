@@ -2,7 +2,7 @@ import { errorData } from '../error-data.ts';
 import { PgQueueError, throwProblems } from '../errors.ts';
 import { isUuid } from '../ids.ts';
 import { shapeProblem } from '../job/shape.ts';
-import { issueText } from '../job/task.ts';
+import { issueTexts } from '../job/task.ts';
 import { aSchema } from '../job/task-definition.ts';
 import { jobLimits, jsonText } from '../job/validate.ts';
 import type { Rule } from '../options/options.ts';
@@ -59,5 +59,5 @@ async function schemaProblems(by: Signal | undefined, value: unknown): Promise<r
   const wrong = valueProblems(aSchema, by.schema, 'the schema of the signal');
   if (wrong.length > 0) return wrong;
   const { issues = [] } = await by.schema['~standard'].validate(value);
-  return issues.map(issueText);
+  return issueTexts(issues);
 }

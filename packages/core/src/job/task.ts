@@ -281,7 +281,7 @@ function parseBy<Schema extends StandardSchemaV1>(
   return whenDone(schema?.['~standard'].validate(value) ?? { value }, (result) =>
     result.issues === undefined
       ? { ok: true, payload: result.value as StandardSchemaV1.InferOutput<Schema> }
-      : { ok: false, problems: result.issues.map(issueText) },
+      : { ok: false, problems: issueTexts(result.issues) },
   );
 }
 
@@ -313,8 +313,18 @@ function merged(
   return { retry: isPlain(given) ? { ...base, ...given } : given };
 }
 
-/** Describes a problem that a schema has found. */
-export function issueText(issue: StandardSchemaV1.Issue): string {
+/** Bounds on what is told of the problems that a schema has found: one may find a problem in each element of a long list. */
+const issuesTold = { count: 20, characters: 1_000 } as const;
+
+/** Describes the first problems that a schema has found, and says how many more there are. */
+export function issueTexts(issues: readonly StandardSchemaV1.Issue[]): readonly string[] {
+  const told = issues.slice(0, issuesTold.count).map(issueText);
+  const more = issues.length - told.length;
+  return more === 0 ? told : [...told, `and ${more} more`];
+}
+
+function issueText(issue: StandardSchemaV1.Issue): string {
   const path = (issue.path ?? []).map((part) => String(typeof part === 'object' ? part.key : part)).join('.');
-  return path === '' ? issue.message : `${path}: ${issue.message}`;
+  const text = path === '' ? issue.message : `${path}: ${issue.message}`;
+  return text.length > issuesTold.characters ? `${text.slice(0, issuesTold.characters)}…` : text;
 }

@@ -49,12 +49,14 @@ export function toJobRow(job: NewJob, makeId: () => string): JobRow | Promise<Jo
     if (
       !(Number.isInteger(job.payloadVersion) && job.payloadVersion >= 1 && job.payloadVersion <= int32Max)
     ) {
-      problems.push(`payloadVersion must be a whole number from 1, not ${String(job.payloadVersion)}`);
+      problems.push(`payloadVersion must be a whole number from 1, not ${say(job.payloadVersion)}`);
     }
     const given = job.payload === undefined ? {} : job.payload;
     const payload = jsonText(given, 'payload', jobLimits.payloadBytesMax, problems);
-    return whenDone(payloadProblems(job, payload), (found) =>
-      readable(() => checkedRow(job, { makeId, payload, problems: [...found, ...problems] })),
+    // a schema may find a problem in each of a million elements
+    const found = (payload ?? '').length > jobLimits.payloadBytesMax ? [] : payloadProblems(job, payload);
+    return whenDone(found, (ofPayload) =>
+      readable(() => checkedRow(job, { makeId, payload, problems: [...ofPayload, ...problems] })),
     );
   });
 }
@@ -87,7 +89,7 @@ function checkedRow(
   if (options?.attributes !== undefined)
     jsonText(options.attributes, 'attributes', jobLimits.attributesBytesMax, problems);
   if (problems.length > 0)
-    throwProblems('invalid_job', `job of task ${JSON.stringify(job.task)} can't be enqueued`, problems);
+    throwProblems('invalid_job', `job of task ${named(job.task)} can't be enqueued`, problems);
   const unique = typeof options.uniqueKey === 'string' ? { key: options.uniqueKey } : options.uniqueKey;
   return {
     id: options.id?.toLowerCase() ?? makeId(),
@@ -156,9 +158,11 @@ const conflictModes: Readonly<Record<NonNullable<Unique['onConflict']>, true>> =
   supersede: true,
 };
 
-/** Quotes a text; converts any other value with `String`. */
+/** Quotes a text of up to the length of a task's name; says of any other value what it is. */
 function named(value: unknown): string {
-  return typeof value === 'string' ? JSON.stringify(value) : String(value);
+  return typeof value === 'string' && value.length <= jobLimits.taskLengthMax
+    ? JSON.stringify(value)
+    : say(value);
 }
 
 function optionProblems(task: string, options: JobOptions): readonly string[] {
@@ -180,10 +184,10 @@ function optionProblems(task: string, options: JobOptions): readonly string[] {
     text('uniqueKey', isObject(unique) ? (unique.key ?? null) : unique, 1, jobLimits.uniqueKeyLengthMax);
   if (isObject(unique)) problems.push(...uniqueProblems(unique));
   if (options.id !== undefined && !isUuid(options.id))
-    problems.push(`id must be a UUID, not ${JSON.stringify(options.id)}`);
+    problems.push(`id must be a UUID, not ${named(options.id)}`);
   const priority = options.priority ?? 0;
   if (!Number.isInteger(priority) || Math.abs(priority) > int32Max) {
-    problems.push(`priority must be a whole number of 32 bits, not ${String(priority)}`);
+    problems.push(`priority must be a whole number of 32 bits, not ${say(priority)}`);
   }
   for (const name of ['runAfter', 'expiresAt'] as const) {
     const value = options[name];

@@ -53,6 +53,17 @@ describe('names', () => {
     ]);
   });
 
+  test('of many unknown names ten are told', () => {
+    const many = Object.fromEntries(Array.from({ length: 100_000 }, (_, n) => [`other${n}`, n]));
+    const problems = optionProblems({ name: 'a', inner: { deep: true, ...many }, ...many }, shape);
+    expect(problems).toHaveLength(22);
+    expect([problems[9], problems[10]]).toEqual([
+      'there is no other9: only name, mode, size, inner',
+      'there are more unknown names',
+    ]);
+    expect(problems[21]).toBe('there are more unknown names in inner');
+  });
+
   test.each([undefined, null, 5, 'text', [], () => 1])('%j are no options', (options) => {
     expect(optionProblems(options, shape)).toEqual([
       expect.stringMatching(/^its options must be an object, not /),

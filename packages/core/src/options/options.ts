@@ -45,16 +45,20 @@ export function optionProblems(
   return problems;
 }
 
-/** Returns a problem for each member of an object that is not a known option. */
+/** Returns a problem for each of the first ten members of an object that are not known options. */
 export function unknownNames(
   options: object,
   known: Readonly<Record<string, unknown>>,
   { path = '', own = false }: { readonly path?: string; readonly own?: boolean } = {},
 ): readonly string[] {
   const problems: string[] = [];
+  const names = Object.keys(known);
   for (const name of Object.keys(options)) {
     if (Object.hasOwn(known, name)) continue;
-    const names = Object.keys(known);
+    if (problems.length === unknownMax) {
+      problems.push(`there are more unknown names${path === '' ? '' : ` in ${path}`}`);
+      break;
+    }
     const near = nearest(name, names, own);
     if (near === undefined && own) continue;
     const there = near === undefined ? `only ${names.join(', ')}` : `did you mean ${near}?`;
@@ -248,6 +252,9 @@ export function say(value: unknown): string {
 }
 
 const toldMax = 40;
+
+/** Unknown names that are told: the body of a request may have a million. */
+const unknownMax = 10;
 
 /** Suggests an accepted text that is close to the given one. */
 function meant({ words = [] }: Rule, value: unknown): string {

@@ -1,6 +1,6 @@
 import type { Task, TaskNeeds } from '@pgqueue/core';
 import type { JobRow } from '@pgqueue/core/internal';
-import { encodedRows, isNeededTask, issueText } from '@pgqueue/core/internal';
+import { encodedRows, isNeededTask, issueTexts } from '@pgqueue/core/internal';
 import type { PageOfEnds } from '@pgqueue/postgres/internal';
 import { addJobs, jobsJson, readNeedPage, readNeeds } from '@pgqueue/postgres/internal';
 import { carrying, sendingOf, traceSend } from '@pgqueue/telemetry/internal';
@@ -88,7 +88,7 @@ async function checkedPage(task: Task, need: string, page: PageOfEnds): Promise<
       const checked = await schema['~standard'].validate(end.result);
       if (checked.issues === undefined) return { ...end, result: checked.value };
       throw new ResultError(
-        checked.issues.map(issueText),
+        issueTexts(checked.issues),
         `the value of the signal ${JSON.stringify(need)} does not fit the schema of the task's needs`,
       );
     }),

@@ -7,7 +7,7 @@ import {
   aFunction,
   aSchema,
   durationMs,
-  issueText,
+  issueTexts,
   optional,
   optionProblems,
   signalFlowRow,
@@ -138,7 +138,7 @@ async function waitForSignal(
   const checked = await schema['~standard'].validate(end.result);
   if (checked.issues === undefined) return checked.value;
   throw new ResultError(
-    checked.issues.map(issueText),
+    issueTexts(checked.issues),
     `the value of the signal ${JSON.stringify(name)} does not fit its schema`,
   );
 }

@@ -312,6 +312,27 @@ describe('with tasks', () => {
     expect(await countJobs()).toBe(0);
   });
 
+  test('a body of twenty thousand mistakes gets a short answer', async () => {
+    const words = defineTask({ name: 'words', payload: z.array(z.string()) });
+    const dictionary = program(bench.dashboard({ api: { tasks: [words] } }), 'shop:producer');
+    const strange = Object.fromEntries(Array.from({ length: 20_000 }, (_, n) => [`k${n}`, n]));
+    const numbers = Array.from({ length: 20_000 }, (_, n) => n);
+    const lengths = [];
+    for (const body of [
+      { task: 'words', payload: [], ...strange },
+      { task: 'words', payload: [], retry: strange },
+      { task: 'words', payload: [], uniqueKey: strange },
+      { jobs: Array.from({ length: 10 }, () => ({ task: 'words', payload: numbers.slice(0, 2_000) })) },
+      { task: 'words', payload: numbers },
+      { task: 'w'.repeat(100_000) },
+    ]) {
+      const answer = await dictionary.post('/jobs', body);
+      expect(answer).toMatchObject({ status: 400, body: { code: 'invalid_job' } });
+      lengths.push(JSON.stringify(answer.body).length);
+    }
+    expect(Math.max(...lengths)).toBeLessThan(50_000);
+  });
+
   test('the document names them', async () => {
     const { components } = await checkedBy().document();
     expect(components.schemas['Job']).toMatchObject({
