@@ -48,3 +48,20 @@ export function policyBreakage({ sql }: Pick<Seed, 'sql'>) {
     },
   };
 }
+
+/** Objects of the migrations that are gone, or off. */
+export function objectsBreakage({ sql }: Pick<Seed, 'sql'>) {
+  return {
+    check: 'missing_objects',
+    mendable: false,
+    seed: async (): Promise<readonly string[]> => {
+      await sql(`alter table pgqueue.history_default rename to away`);
+      await sql(`alter function pgqueue.dispatch rename to away`);
+      await sql(`alter view pgqueue.overview rename to overview_away`);
+      await sql(`alter table pgqueue.queue disable trigger queue_move`);
+      return ['function dispatch', 'table history_default', 'trigger queue_move', 'view overview'];
+    },
+    undo: `alter table pgqueue.away rename to history_default; alter function pgqueue.away rename to dispatch;
+      alter view pgqueue.overview_away rename to overview; alter table pgqueue.queue enable trigger queue_move`,
+  };
+}

@@ -225,7 +225,8 @@ async function createRoles({ schema, transaction }: Database): Promise<void> {
   });
 }
 
-function migrationFiles(directory = migrationsDirectory()): readonly MigrationFile[] {
+/** Reads the migrations of a folder, in their order. @throws {PgQueueError} `configuration` */
+export function migrationFiles(directory: URL = migrationsDirectory()): readonly MigrationFile[] {
   return readdirSync(directory)
     .filter((name) => /^\d{4}_.*\.sql$/.test(name))
     .toSorted()

@@ -7,6 +7,7 @@ import { checks, readableSchedules } from './checks.ts';
 import type { Breach } from './invariants.ts';
 import { breaches } from './invariants.ts';
 import { mend, mends } from './mends.ts';
+import { missingObjects, presentObjects } from './missing-objects.ts';
 
 /** One check that found something. */
 export interface Finding {
@@ -39,15 +40,21 @@ export interface Diagnosis {
 /**
  * Looks for things that must never be, and mends them on request. Each kind is mended in one transaction,
  * which skips rows that are locked at that moment and can be repeated. Mends that change tables need the
- * rights of their owner.
+ * rights of their owner. Looks for nothing else where a part of the schema is missing.
  */
 export async function diagnose(
   database: Database,
   options: { readonly mend?: boolean } = {},
 ): Promise<Diagnosis> {
-  const breached = [...(await breaches(database, checks)), await unreadableSchedules(database)];
+  const missing = await missingObjects(database);
+  const [expected, breached] =
+    missing !== undefined && missing.count > 0
+      ? [[presentObjects], [missing]]
+      : [
+          [...(missing === undefined ? [] : [presentObjects]), ...checks, readableSchedules],
+          [...(await breaches(database, checks)), await unreadableSchedules(database)],
+        ];
   const found = new Map(breached.filter(({ count }) => count > 0).map((breach) => [breach.name, breach]));
-  const expected = [...checks, readableSchedules];
   const findings: Finding[] = [];
   for (const { name, says, severity, remedy } of expected) {
     const breach = found.get(name);
