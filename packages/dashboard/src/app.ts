@@ -43,7 +43,7 @@ import { policyPage } from './pages/policy.ts';
 import { queuesPage } from './pages/queues.ts';
 import { schedulesPage } from './pages/schedules.ts';
 import { sessionPage } from './pages/session.ts';
-import { Problem, problemOf } from './problem.ts';
+import { Problem, problemOf, wrongMethod } from './problem.ts';
 import type { StaticFiles } from './static-files.ts';
 
 /** Components that the routes use. */
@@ -73,8 +73,8 @@ export function createApp(parts: Parts): Hono<Env> {
   pages(app, parts);
   actions(app, parts);
   app.get('*', (c) => parts.files.file(c.req.path) ?? parts.files.page());
-  app.all('*', () => {
-    throw new Problem('method', 'this address knows no such method');
+  app.all('*', (c) => {
+    throw wrongMethod(/^\/api\/(?:actions|bulk)\b/.test(c.req.path) ? ['POST'] : ['GET', 'HEAD']);
   });
   return app;
 }
@@ -105,7 +105,10 @@ export function guard(
         problem.message,
       );
     }
-    const response = isApiPath(c.req.path) ? problemJson(error) : pageProblem(problem);
+    const ofApi = isApiPath(c.req.path);
+    const response = ofApi ? problemJson(error) : Response.json(problem.body(), { status: problem.status });
+    for (const [name, value] of Object.entries(problem.headers)) response.headers.set(name, value);
+    if (ofApi && response.status === 401) response.headers.set('www-authenticate', 'Bearer');
     secure(response.headers, dataPolicy);
     return response;
   });
@@ -125,12 +128,6 @@ export function guard(
     await next();
     secure(c.res.headers, dataPolicy);
   });
-}
-
-function pageProblem(problem: Problem): Response {
-  const response = Response.json(problem.body(), { status: problem.status });
-  if (problem.code === 'busy') response.headers.set('retry-after', '1');
-  return response;
 }
 
 /** Checks the rights of a user of pages and actions. @throws {Problem} `forbidden`, `origin`, `csrf` */

@@ -27,11 +27,19 @@ export class Problem extends Error {
   override readonly name: string = 'Problem';
   readonly code: ApiErrorCode;
   readonly problems: readonly string[] | null;
+  /** Headers that HTTP wants with its status. */
+  readonly headers: Readonly<Record<string, string>>;
 
-  constructor(code: ApiErrorCode, message: string, problems: readonly string[] | null = null) {
+  constructor(
+    code: ApiErrorCode,
+    message: string,
+    problems: readonly string[] | null = null,
+    headers: Readonly<Record<string, string>> = code === 'busy' ? { 'retry-after': '1' } : {},
+  ) {
     super(message);
     this.code = code;
     this.problems = problems;
+    this.headers = headers;
   }
 
   get status(): number {
@@ -41,6 +49,13 @@ export class Problem extends Error {
   body(): ApiError {
     return { error: { code: this.code, message: this.message, problems: this.problems } };
   }
+}
+
+/** Refuses the method of a request. `allow`: those that its address takes. */
+export function wrongMethod(allow: readonly string[]): Problem {
+  return new Problem('method', `this address takes ${allow.join(' and ')} only`, null, {
+    allow: allow.join(', '),
+  });
 }
 
 /** Maps an error to what a client may know: never a statement, a value or a host name of the database. */

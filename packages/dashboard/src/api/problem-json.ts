@@ -24,12 +24,10 @@ export function problemJson(error: unknown): Response {
     code,
     problems,
   };
-  const response = new Response(JSON.stringify(body), {
+  return new Response(JSON.stringify(body), {
     status,
     headers: { 'content-type': 'application/problem+json' },
   });
-  if (code === 'busy') response.headers.set('retry-after', '1');
-  return response;
 }
 
 interface Description {

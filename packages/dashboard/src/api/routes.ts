@@ -8,7 +8,7 @@ import { checked, parseJson, readJsonText } from '../http/body.ts';
 import { queryOf } from '../http/parameters.ts';
 import { anything } from '@pgqueue/core/internal';
 import { ownVersion } from '../http/version.ts';
-import { Problem } from '../problem.ts';
+import { Problem, wrongMethod } from '../problem.ts';
 import { apiPath, openApiDocument } from './document.ts';
 import { idempotencyKeyOf, requestIds } from './idempotency.ts';
 import type { Operation, OperationId } from './operations.ts';
@@ -45,7 +45,7 @@ export function apiRoutes(app: Hono<Env>, parts: ApiParts): void {
     app[method](`${apiPath}${path.replaceAll(/\{(\w+)\}/g, ':$1')}`, handlers[id as OperationId]);
   for (const { path, method } of Object.values<Operation>(operations)) {
     app.all(`${apiPath}${path.replaceAll(/\{(\w+)\}/g, ':$1')}`, () => {
-      throw new Problem('method', `this address takes ${method.toUpperCase()} only`);
+      throw wrongMethod(method === 'get' ? ['GET', 'HEAD'] : ['POST']);
     });
   }
   app.all(`${apiPath}/*`, notThere);

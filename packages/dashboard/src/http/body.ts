@@ -34,6 +34,8 @@ export async function readJsonText(request: Request, bytesMax: number): Promise<
   if (parameters.some((one) => /^charset\s*=/.test(one) && !/^charset\s*=\s*"?utf-?8"?$/.test(one))) {
     throw new Problem('media_type', 'the body must be UTF-8: leave the charset out of content-type');
   }
+  if ((request.headers.get('content-encoding') ?? 'identity').toLowerCase() !== 'identity')
+    throw new Problem('media_type', 'the body must not be compressed: leave content-encoding out');
   if (Number(request.headers.get('content-length') ?? 0) > bytesMax) throw tooLarge(bytesMax);
   if (request.body === null) return '';
   const chunks: Uint8Array[] = [];

@@ -8,7 +8,7 @@ import type { Env } from '../http/env.ts';
 import { named } from '../http/env.ts';
 import { createAnswers } from '../live/answers.ts';
 import type { Settings } from '../options.ts';
-import { Problem } from '../problem.ts';
+import { Problem, wrongMethod } from '../problem.ts';
 import { limits } from '../site.ts';
 import { builtFolder, createStaticFiles } from '../static-files.ts';
 import { findJob } from './find.ts';
@@ -52,7 +52,7 @@ export function createFront(settings: Settings, members: readonly Member[]): Hon
   });
   app.get('*', (c) => files.file(c.req.path) ?? files.page());
   app.all('*', () => {
-    throw new Problem('method', 'this address knows no such method');
+    throw wrongMethod(['GET', 'HEAD']);
   });
   return app;
 }

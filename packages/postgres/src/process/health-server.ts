@@ -106,6 +106,7 @@ function answer(checks: HealthChecks, { method, url = '' }: IncomingMessage, res
       'content-type': 'application/json',
       'cache-control': 'no-store',
       connection: 'close',
+      ...(status === 405 ? { allow: 'GET, HEAD' } : {}),
     });
     response.end(method === 'HEAD' ? undefined : `${JSON.stringify(body)}\n`);
   };

@@ -61,6 +61,7 @@ describe('a request', () => {
     ['that says UTF-8', { 'content-type': 'application/json;charset="UTF-8"' }, 202, null],
     ['in another charset', { 'content-type': 'application/json; charset=iso-8859-1' }, 415, 'media_type'],
     ['that says it is large', { 'content-length': '8388609' }, 413, 'too_large'],
+    ['that is compressed', { 'content-encoding': 'gzip' }, 415, 'media_type'],
   ])('%s', async (_, headers, status, code) => {
     const answer = await api.post('/jobs', job, headers);
     expect([answer.status, (answer.body as { code?: string }).code ?? null]).toEqual([status, code]);
@@ -90,9 +91,13 @@ describe('a request', () => {
   test('for what there is not is told so', async () => {
     expect(await api.get('/nothing')).toMatchObject({ status: 404, body: { code: 'not_found' } });
     expect(await api.post('/nothing', {})).toMatchObject({ status: 404 });
+    const nobody = await program(dashboard, '').fetch('/jobs', { method: 'POST' });
+    expect([nobody.status, nobody.headers.get('www-authenticate')]).toEqual([401, 'Bearer']);
     const wrong = await api.fetch('/jobs', { method: 'DELETE' });
     expect([wrong.status, wrong.headers.get('content-type')]).toEqual([405, 'application/problem+json']);
-    expect((await api.fetch(`/jobs/${id}/result`, { method: 'POST' })).status).toBe(405);
+    const read = await api.fetch(`/jobs/${id}/result`, { method: 'POST' });
+    expect(read.status).toBe(405);
+    expect([wrong, read].map(({ headers }) => headers.get('allow'))).toEqual(['POST', 'GET, HEAD']);
   });
 });
 
@@ -169,7 +174,7 @@ test('the API is off unless it is asked for', async () => {
 });
 
 test('an auth hook that answers itself, or fails, lets nobody in', async () => {
-  const answerOf = async (auth: () => User | Response): Promise<readonly [number, string | null]> => {
+  const answerOf = async (auth: () => User | Response): Promise<readonly unknown[]> => {
     const own = bench.dashboard({ api: true, auth });
     const response = await own.fetch(
       new Request(`${origin}/api/v1/jobs`, {
