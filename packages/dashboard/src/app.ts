@@ -112,6 +112,14 @@ export function guard(
     secure(response.headers, dataPolicy);
     return response;
   });
+  app.use(async (_, next) => {
+    try {
+      await next();
+    } catch (error) {
+      // hono answers errors only, and a hook of the application may throw anything
+      throw error instanceof Error ? error : new Error('what was thrown is no Error', { cause: error });
+    }
+  });
   app.use(async (c, next) => {
     const { raw } = c.req;
     const host = raw.headers.get('host') ?? new URL(raw.url).host;

@@ -188,10 +188,15 @@ test('an auth hook that answers itself, or fails, lets nobody in', async () => {
   const failing = (): never => {
     throw new Error('secret');
   };
+  const throwing = (thrown: unknown) => (): never => {
+    throw thrown;
+  };
   const type = 'application/problem+json';
   expect(await answerOf(() => Response.redirect('https://login.example/'))).toEqual([401, type]);
   expect(await answerOf(() => new Response('Sign in', { status: 401 }))).toEqual([401, type]);
   expect(await answerOf(failing)).toEqual([500, type]);
+  expect(await answerOf(throwing('secret'))).toEqual([500, type]);
+  expect(await answerOf(throwing(undefined))).toEqual([500, type]);
   expect(await answerOf(() => ({ name: 'x', role: 'admin' as never }))).toEqual([500, type]);
   expect(await stored()).toBe(0);
 });
