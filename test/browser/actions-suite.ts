@@ -165,6 +165,12 @@ export function actionsSuite(on: OnStage, world: () => World): void {
     await reach(on().operator, { ids: world().dead, status: 'dead' });
 
     await page.getByRole('button', { name: 'Show all groups' }).click();
+    await page.getByRole('button', { name: 'Died: any time' }).click();
+    const lately = page.getByRole('button', { name: 'Last day' });
+    await lately.click();
+    await expect.poll(() => page.url(), { timeout: patienceMs }).toContain('since=');
+    await page.keyboard.press('Escape');
+    await lately.waitFor({ state: 'hidden' });
     await page.getByRole('button', { name: 'Purge…' }).first().click();
     await page
       .getByRole('dialog')

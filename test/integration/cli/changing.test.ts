@@ -210,7 +210,10 @@ describe('changing', () => {
     );
     const next = await pgqueue('dead', 'list', '--queue', 'a', '--after', json.next, '--json');
     expect(JSON.parse(next.stdout)).toMatchObject({ jobs: [{ id: ids[0] }], next: null });
-    expect(await pgqueue('dead', 'redrive', '--queue', 'a')).toMatchObject({
+    await sql(`update pgqueue.dead_letter set died = died - interval '1 day' where queue = 'b'`);
+    const lately = await pgqueue('dead', 'list', '--newer-than', '1h', '--json');
+    expect(JSON.parse(lately.stdout)).toMatchObject({ jobs: [{ queue: 'a' }, { queue: 'a' }] });
+    expect(await pgqueue('dead', 'redrive', '--newer-than', '1h')).toMatchObject({
       code: 0,
       stdout: '2 jobs redriven\n',
       stderr: '',

@@ -119,7 +119,24 @@ describe('in bulk', () => {
       'pending',
       'dead',
     ]);
+    const [{ at }] = (await bench.sql<{ at: number }>(
+      `select floor(extract(epoch from died) * 1000)::float8 as at from $schema.dead_letter`,
+    )) as readonly [{ at: number }];
+    const found = async (times: Readonly<Record<string, number>>): Promise<unknown> => {
+      const filter = Object.fromEntries(
+        Object.entries(times).map(([name, ms]) => [name, new Date(at + ms).toISOString()]),
+      );
+      const { jobs } = await post<BulkPreview>('/api/bulk/preview', { ...purge, filter });
+      return jobs.count;
+    };
     const purge = { over: 'dead', filter: {}, action: { kind: 'delete' } };
+    expect([
+      await found({ since: 0 }),
+      await found({ since: 1 }),
+      await found({ until: 1 }),
+      await found({ until: 0 }),
+      await found({ since: -1, until: 1 }),
+    ]).toEqual([1, 0, 1, 0, 1]);
     expect(await ended((await post<BulkRun>('/api/bulk', purge)).id)).toMatchObject({ done: 1 });
     expect(await statusOf(other)).toBeUndefined();
   });

@@ -22,6 +22,9 @@ describe('dead', () => {
     );
     expect((await operator.dead.list({ reason: 'crash_limit' })).items).toEqual([]);
     expect((await operator.dead.list({ olderThanMs: 60_000 })).items).toHaveLength(3);
+    const lately = (await operator.dead.list({ newerThanMs: 3_600_000 })).items.map(({ queue }) => queue);
+    expect(lately).toEqual(['b', 'b', 'b']);
+    expect((await operator.dead.list({ newerThanMs: 3_600_000, olderThanMs: 3_600_000 })).items).toEqual([]);
     expect(first.items[0]).toMatchObject({ lastError: { message: 'no' }, reason: 'gave_up', tries: 1 });
     await expect(operator.dead.list({ after: 'x_y' })).rejects.toMatchObject({ code: 'configuration' });
   });
@@ -52,6 +55,13 @@ describe('dead', () => {
     const kept = await die({ queue: 'b' });
     for (let n = 0; n < 3; n += 1) await die({ queue: 'a' });
     const waiting = await insert();
+    const old = await die({ queue: 'a' });
+    await sql(`update pgqueue.dead_letter set died = died - interval '1 day' where id = $1`, [old]);
+    expect(await operator.dead.purge({ olderThanMs: 3_600_000, newerThanMs: 172_800_000 })).toMatchObject({
+      total: 1,
+      done: 1,
+    });
+    expect(await operator.jobs.get(old)).toBeUndefined();
     expect(await operator.dead.purge({ ids: [waiting] })).toMatchObject({ done: 0, skipped: 1 });
     expect(await operator.jobs.get(waiting)).toBeDefined();
     expect(await operator.dead.purge({ queue: 'a' }, { chunk: 2 })).toEqual({

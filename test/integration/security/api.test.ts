@@ -84,20 +84,26 @@ const ofOperator: Calls = {
     () => operator.jobs.signal(id, 'a', x),
   ],
   'dead.list': (x) =>
-    ['queue', 'task', 'reason', 'olderThanMs', 'after', 'limit'].map(
+    ['queue', 'task', 'reason', 'olderThanMs', 'newerThanMs', 'after', 'limit'].map(
       (name) => () => operator.dead.list({ [name]: x }),
     ),
   'dead.redrive': (x) => [
     () => operator.dead.redrive({ ids: [x] }),
-    ...['queue', 'task', 'reason', 'olderThanMs'].map((name) => () => operator.dead.redrive({ [name]: x })),
+    ...['queue', 'task', 'reason', 'olderThanMs', 'newerThanMs'].map(
+      (name) => () => operator.dead.redrive({ [name]: x }),
+    ),
   ],
   'dead.purge': (x) => [
     () => operator.dead.purge({ ids: [x] }),
-    ...['queue', 'task', 'reason', 'olderThanMs'].map((name) => () => operator.dead.purge({ [name]: x })),
+    ...['queue', 'task', 'reason', 'olderThanMs', 'newerThanMs'].map(
+      (name) => () => operator.dead.purge({ [name]: x }),
+    ),
   ],
   'dead.rewrap': (x) => [
     () => operator.dead.rewrap({ ids: [x] }),
-    ...['queue', 'task', 'reason', 'olderThanMs'].map((name) => () => operator.dead.rewrap({ [name]: x })),
+    ...['queue', 'task', 'reason', 'olderThanMs', 'newerThanMs'].map(
+      (name) => () => operator.dead.rewrap({ [name]: x }),
+    ),
   ],
   'flows.list': (x) =>
     ['state', 'name', 'key', 'after', 'limit'].map((name) => () => operator.flows.list({ [name]: x })),

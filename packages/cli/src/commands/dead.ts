@@ -21,6 +21,7 @@ interface FilterOptions {
   readonly task?: string;
   readonly reason?: DeadReason;
   readonly olderThan?: number;
+  readonly newerThan?: number;
 }
 
 export function addDead(program: Command): void {
@@ -43,7 +44,7 @@ export function addDead(program: Command): void {
   examples(dead, [
     ['dead list', 'the newest dead letters, with reasons'],
     ['jobs show 0198a3c2-…', 'one of them, with its payload and errors'],
-    ['dead redrive --task send-email', 'after a fix was deployed'],
+    ['dead redrive --task send-email --newer-than 2h', 'after a fix was deployed'],
   ]);
 }
 
@@ -53,15 +54,17 @@ function withFilter(command: Command): Command {
     .option('--queue <queue>', 'only of this queue')
     .option('--task <task>', 'only of this task')
     .addOption(new Option('--reason <reason>', 'only of this reason').choices(reasons))
-    .option('--older-than <duration>', 'only those that died at least this long ago', duration);
+    .option('--older-than <duration>', 'only those that died at least this long ago', duration)
+    .option('--newer-than <duration>', 'only those that died at most this long ago', duration);
 }
 
-function filterOf({ queue, task, reason, olderThan }: FilterOptions): DeadFilter {
+function filterOf({ queue, task, reason, olderThan, newerThan }: FilterOptions): DeadFilter {
   return {
     ...(queue === undefined ? {} : { queue }),
     ...(task === undefined ? {} : { task }),
     ...(reason === undefined ? {} : { reason }),
     ...(olderThan === undefined ? {} : { olderThanMs: olderThan }),
+    ...(newerThan === undefined ? {} : { newerThanMs: newerThan }),
   };
 }
 
@@ -194,7 +197,7 @@ function selectionOf(
     throw new UsageError('give ids, or a filter, or --all; not two of them');
   if (ids.length > 0) return { ids };
   if (filters === 0 && all !== true)
-    throw new UsageError('say which: ids, --queue, --task, --reason, --older-than, or --all');
+    throw new UsageError('say which: ids, --queue, --task, --reason, --older-than, --newer-than, or --all');
   return { ...filter, ...(all === true ? { all } : {}) };
 }
 

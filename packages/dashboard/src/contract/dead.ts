@@ -11,6 +11,10 @@ export interface DeadFilter {
   readonly reason?: DeadReason;
   /** Id of a group, see {@link DeadGroup.group}. */
   readonly group?: string;
+  /** Died at this time or later. */
+  readonly since?: Time;
+  /** Died before this time. */
+  readonly until?: Time;
 }
 
 /** Query of GET /api/dead. */

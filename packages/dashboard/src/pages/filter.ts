@@ -52,11 +52,14 @@ function fieldIn(query: Parameters): FindFilter['field'] {
 export function deadFilterIn(query: Parameters): GroupedFilter {
   const [queue, task, group] = [query.text('queue', 100), query.text('task', 200), query.text('group', 16)];
   const reason = query.oneOf('reason', ['max_tries', 'crash_limit', 'gave_up']);
+  const [since, until] = [query.time('since'), query.time('until')];
   if (group !== undefined && !/^[0-9a-f]{16}$/.test(group)) query.fail('group must be the id of a group');
   return {
     ...(queue === undefined ? {} : { queue }),
     ...(task === undefined ? {} : { task }),
     ...(group === undefined ? {} : { group }),
     ...(reason === undefined ? {} : { reason }),
+    ...(since === undefined ? {} : { since }),
+    ...(until === undefined ? {} : { until }),
   };
 }

@@ -9,8 +9,12 @@ export interface GroupedDead extends Omit<DeadJob, 'uniqueKey'> {
 }
 
 /** A filter of dead jobs: a job must match every given field. */
-export interface GroupedFilter extends Omit<DeadFilter, 'olderThanMs'> {
+export interface GroupedFilter extends Omit<DeadFilter, 'olderThanMs' | 'newerThanMs'> {
   readonly group?: string;
+  /** Died at this time or later. */
+  readonly since?: Date;
+  /** Died before this time. */
+  readonly until?: Date;
 }
 
 /** One page of the dead jobs that match a filter. */
@@ -68,7 +72,7 @@ type Walked = Omit<GroupedDead, 'group'> & { readonly diedUs: string };
 
 async function walk(
   { query, schema }: Database,
-  { queue, task, reason, after, oldestFirst = false, upTo }: GroupedOptions,
+  { queue, task, reason, since, until, after, oldestFirst = false, upTo }: GroupedOptions,
   max: number,
 ): Promise<readonly (Walked & { readonly fits: boolean })[]> {
   const { us, id } = after === undefined ? { us: null, id: null } : parseCursor(after);
@@ -76,11 +80,13 @@ async function walk(
     extract(epoch from clock_timestamp() - d.died)::float8 * 1000 as "ageMs", d.errors -> -1 as "lastError",
     (extract(epoch from d.died) * 1000000)::bigint::text as "diedUs",
     ($4::text is null or d.queue = $4) and ($5::text is null or d.task = $5) and ($6::text is null or d.reason = $6) as fits`;
-  const values = [us, id, max, queue ?? null, task ?? null, reason ?? null, upTo?.toISOString() ?? null];
+  const times = [upTo, since, until].map((at) => at?.toISOString() ?? null);
+  const values = [us, id, max, queue ?? null, task ?? null, reason ?? null, ...times];
   const [behind, order] = oldestFirst ? ['>', 'asc'] : ['<', 'desc'];
   return query(
     `select ${columns} from ${schema}.dead_letter d
-     where d.died > '-infinity' and ($7::timestamptz is null or d.died <= $7)
+     where d.died > '-infinity' and ($7::timestamptz is null or d.died <= $7) and ($8::timestamptz is null or d.died >= $8)
+       and ($9::timestamptz is null or d.died < $9)
        and ($1::bigint is null or (d.died, d.id) ${behind} (timestamptz 'epoch' + $1::bigint * interval '1 microsecond', $2::uuid))
      order by d.died ${order}, d.id ${order} limit $3`,
     values,

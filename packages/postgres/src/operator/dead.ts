@@ -94,6 +94,7 @@ const filterShape: Shape<DeadFilter> = {
   task: optional(anything),
   reason: optional(anything),
   olderThanMs: optional(aNumber({ min: 0 })),
+  newerThanMs: optional(aNumber({ min: 0 })),
 };
 
 const selectionShape = { ids: optional(anything), ...filterShape, all: optional(aFlag) };
@@ -218,23 +219,23 @@ async function pages(database: Database, selection: DeadSelection, max: number):
       next: () => Promise.resolve(ids.slice(from, (from += max))),
     };
   }
-  const { total, upToUs } = await countDead(database, selection);
+  const span = await countDead(database, selection);
   let after: string | null = null;
   return {
-    total,
+    total: span.total,
     next: async () => {
-      const page = await nextDead(database, selection, { after, upToUs, max });
+      const page = await nextDead(database, selection, { after, span, max });
       after = page.after;
       return page.ids;
     },
   };
 }
 
-function checkFilter({ queue, task, reason, olderThanMs, all }: DeadFilter & { all?: boolean }): void {
-  const given = [queue, task, reason, olderThanMs].some((part) => part !== undefined);
+function checkFilter({ all, ...filter }: DeadFilter & { all?: boolean }): void {
+  const given = Object.values(filter).some((part) => part !== undefined);
   if (given || all === true) return;
   throw new PgQueueError(
     'configuration',
-    'say which dead jobs are meant: ids, a queue, a task, a reason, or all',
+    'say which dead jobs are meant: ids, a queue, a task, a reason, an age, or all',
   );
 }

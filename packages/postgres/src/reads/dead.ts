@@ -34,6 +34,8 @@ export interface DeadFilter {
   readonly reason?: DeadReason;
   /** Died at least this long ago, in milliseconds. */
   readonly olderThanMs?: number;
+  /** Died at most this long ago, in milliseconds. */
+  readonly newerThanMs?: number;
 }
 
 /** One page of the dead jobs that match a filter. */
@@ -69,32 +71,37 @@ export async function listDead(database: Database, options: DeadListOptions = {}
   });
 }
 
-/**
- * Counts the dead jobs that match, and returns the time of the latest death in microseconds. Bulk work stops
- * there: jobs that die later are not included.
- */
-export async function countDead(
-  database: Database,
-  filter: DeadFilter,
-): Promise<{ readonly total: number; readonly upToUs: string }> {
+type Given<Filter> = { readonly [Name in keyof Filter]: Filter[Name] | undefined };
+
+/** Dead jobs that match a filter at one moment, between the first and the last death, in microseconds. */
+export interface DeadSpan {
+  readonly total: number;
+  readonly fromUs: string;
+  readonly upToUs: string;
+}
+
+/** Counts the dead jobs that match. Bulk work keeps to this span: jobs that die later are not included. */
+export async function countDead(database: Database, filter: DeadFilter): Promise<DeadSpan> {
   const row = await filtered(database, filter)
     .select([
       sql<number>`count(*)::integer`.as('total'),
+      sql<string>`coalesce((extract(epoch from min(died)) * 1000000)::bigint, 0)::text`.as('from'),
       sql<string>`coalesce((extract(epoch from max(died)) * 1000000)::bigint, 0)::text`.as('up_to'),
     ])
     .executeTakeFirstOrThrow();
-  return { total: row.total, upToUs: row.up_to };
+  return { total: row.total, fromUs: row.from, upToUs: row.up_to };
 }
 
 /** Returns the next ids after the cursor, the earliest death first. */
 export async function nextDead(
   database: Database,
   filter: DeadFilter,
-  page: { readonly after: string | null; readonly upToUs: string; readonly max: number },
+  page: { readonly after: string | null; readonly span: DeadSpan; readonly max: number },
 ): Promise<{ readonly ids: readonly string[]; readonly after: string | null }> {
-  let query = filtered(database, filter)
+  // the span begins with what was new enough then
+  let query = filtered(database, { ...filter, newerThanMs: undefined })
     .select(['id', diedUs.as('died_us')])
-    .where(sql<boolean>`died <= ${fromUs(page.upToUs)}`)
+    .where(sql<boolean>`died between ${fromUs(page.span.fromUs)} and ${fromUs(page.span.upToUs)}`)
     .orderBy('died')
     .orderBy('id')
     .limit(page.max);
@@ -129,7 +136,7 @@ export function parseCursor(after: string): { readonly us: string; readonly id: 
 
 function filtered(
   { kysely }: Database,
-  { queue, task, reason, olderThanMs }: DeadFilter,
+  { queue, task, reason, olderThanMs, newerThanMs }: Given<DeadFilter>,
 ): SelectQueryBuilder<Tables, 'dead_letter', object> {
   checkTexts({ queue, task, reason });
   // the index dead_letter_died is for queries that say so
@@ -137,10 +144,9 @@ function filtered(
   if (queue !== undefined) query = query.where('queue', '=', queue);
   if (task !== undefined) query = query.where('task', '=', task);
   if (reason !== undefined) query = query.where('reason', '=', reason);
-  if (olderThanMs !== undefined) {
-    query = query.where(
-      sql<boolean>`died <= clock_timestamp() - ${olderThanMs}::float8 * interval '1 millisecond'`,
-    );
-  }
+  const ago = (ms: number): ReturnType<typeof sql> =>
+    sql`clock_timestamp() - ${ms}::float8 * interval '1 millisecond'`;
+  if (olderThanMs !== undefined) query = query.where(sql<boolean>`died <= ${ago(olderThanMs)}`);
+  if (newerThanMs !== undefined) query = query.where(sql<boolean>`died >= ${ago(newerThanMs)}`);
   return query;
 }

@@ -12,6 +12,7 @@ import { Pager } from '../ui/lists/pager.tsx';
 import { Panel } from '../ui/frame/panel.tsx';
 import { QueuePicker } from '../ui/lists/queue-picker.tsx';
 import { TextFilter } from '../ui/lists/text-filter.tsx';
+import { TimeRange } from '../ui/lists/time-range.tsx';
 import type { DeadAsk } from './dead/dead-bulk.tsx';
 import { DeadBulk, DeadDialog } from './dead/dead-bulk.tsx';
 import { DeadTable } from './dead/dead-table.tsx';
@@ -23,7 +24,7 @@ const reasons: { value: DeadReason; label: string }[] = [
   { value: 'gave_up', label: 'gave up' },
 ];
 
-const names = ['queue', 'task', 'reason', 'group', 'after'] as const;
+const names = ['queue', 'task', 'reason', 'group', 'since', 'until', 'after'] as const;
 
 export function DeadPage(): ReactNode {
   const { values, set } = useFilters(names);
@@ -55,6 +56,7 @@ export function DeadPage(): ReactNode {
           clearable
           clearButtonProps={{ 'aria-label': 'Any reason' }}
         />
+        <TimeRange event="died" since={values.since} until={values.until} set={set} />
       </Group>
       {after === undefined && (
         <Groups filter={ungrouped} chosen={group} onChoose={(chosen) => set({ group: chosen })} />

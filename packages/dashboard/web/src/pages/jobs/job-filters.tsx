@@ -5,7 +5,7 @@ import type { JobStatus } from '../../../../src/contract.ts';
 import type { Given } from '../../ui/lists/filters.tsx';
 import { QueuePicker } from '../../ui/lists/queue-picker.tsx';
 import { TextFilter } from '../../ui/lists/text-filter.tsx';
-import { TimeRange } from './time-range.tsx';
+import { TimeRange } from '../../ui/lists/time-range.tsx';
 
 export const filterNames = [
   'status',
@@ -58,7 +58,13 @@ export function JobFilters({ values, set, any, operator }: JobFiltersProps): Rea
       <TextFilter label="Task" value={values.task} onChange={(task) => set({ task })} />
       <TextFilter label="Key" value={values.key} onChange={(key) => set({ key })} />
       <TextFilter label="In the error" value={values.error} onChange={(error) => set({ error })} />
-      <TimeRange since={values.since} until={values.until} set={set} />
+      <TimeRange
+        event="created"
+        note="Jobs whose ids are no UUID v7 don’t tell when, and are left out."
+        since={values.since}
+        until={values.until}
+        set={set}
+      />
       {operator && (
         <>
           <TextFilter

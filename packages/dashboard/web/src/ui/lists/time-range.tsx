@@ -1,12 +1,15 @@
 import { Button, Group, Popover, Stack, TextInput } from '@mantine/core';
 import type { ReactNode } from 'react';
-import type { Given } from '../../ui/lists/filters.tsx';
+import type { Given } from './filters.tsx';
 import { localTime, viewersZone } from '../../format/times.ts';
-import { useNow } from '../../ui/clock.ts';
-import { IconChevronDown } from '../../ui/icons.ts';
-import { Faint } from '../../ui/text.tsx';
+import { useNow } from '../clock.ts';
+import { IconChevronDown } from '../icons.ts';
+import { Faint } from '../text.tsx';
 
 interface TimeRangeProps {
+  readonly event: 'created' | 'died';
+  /** Note on jobs whose time is not known. */
+  readonly note?: string;
   readonly since: string | undefined;
   readonly until: string | undefined;
   readonly set: (changes: Given) => void;
@@ -18,20 +21,21 @@ const spans = [
   { label: 'Last day', ms: 86_400_000 },
 ] as const;
 
-/** Filters by time of creation: a preset span, or any range. */
-export function TimeRange({ since, until, set }: TimeRangeProps): ReactNode {
+/** Filters by time of creation or death: a preset span, or any range. */
+export function TimeRange({ event, note, since, until, set }: TimeRangeProps): ReactNode {
   const now = useNow();
   const said = (time: string | undefined): string =>
     time === undefined ? '…' : localTime(new Date(time), now);
+  const title = event === 'created' ? 'Created' : 'Died';
   const any = since === undefined && until === undefined;
   return (
     <Popover position="bottom-start" trapFocus shadow="md">
       <Popover.Target>
         <Button variant="default" rightSection={<IconChevronDown size={14} aria-hidden />} fw={400}>
-          {any ? 'Created: any time' : `Created: ${said(since)} to ${said(until)}`}
+          {any ? `${title}: any time` : `${title}: ${said(since)} to ${said(until)}`}
         </Button>
       </Popover.Target>
-      <Popover.Dropdown aria-label="When jobs were created">
+      <Popover.Dropdown aria-label={event === 'created' ? 'When jobs were created' : 'When jobs died'}>
         <Stack gap="sm">
           <Group gap="xs">
             {spans.map(({ label, ms }) => (
@@ -52,7 +56,7 @@ export function TimeRange({ since, until, set }: TimeRangeProps): ReactNode {
               Any time
             </Button>
           </Group>
-          <Faint>Jobs whose ids are no UUID v7 don’t tell when, and are left out.</Faint>
+          {note !== undefined && <Faint>{note}</Faint>}
           <TimeField label="From" value={since} onChange={(time) => set({ since: time })} />
           <TimeField label="Before" value={until} onChange={(time) => set({ until: time })} />
         </Stack>
