@@ -21,6 +21,24 @@ function staleExcerpts(blocks: readonly Block[]): readonly string[] {
   });
 }
 
+/** Packages that the examples of a document import, and that its `npm install` does not name. */
+function notInstalled(blocks: readonly Block[]): readonly string[] {
+  const installed = blocks.flatMap(({ text }) => /npm install (.+)/.exec(text)?.[1]?.split(' ') ?? []);
+  const imported = blocks.flatMap(({ text }) =>
+    [...text.matchAll(/ from '((?:@[\w-]+\/)?[\w-]+)(?:\/[\w-]+)*'/g)].map(([, name = '']) => name),
+  );
+  return imported.filter((name) => !installed.includes(name));
+}
+
+test.each(documents.filter((name) => /^packages\/[\w-]+\/README\.md$/.test(name)))(
+  '%s: its installation has what its examples import',
+  (name) => {
+    const text = readFileSync(join(root, name), 'utf8');
+    expect(text).toContain('npm install ');
+    expect(notInstalled(blocksOf(text))).toEqual([]);
+  },
+);
+
 describe.each(documents)('%s', (name) => {
   test('its links lead somewhere', () => {
     expect(deadLinks(root, name)).toEqual([]);
