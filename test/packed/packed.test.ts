@@ -117,6 +117,13 @@ describe.each(packages)('the tarball of %s', (name) => {
   });
 });
 
+test('the front end of the dashboard comes with the licences of the packages in it', () => {
+  const licences = readFileSync(join(tarballOf('dashboard').folder, 'dist/web/licenses.md'), 'utf8');
+  for (const name of ['react', 'react-dom', 'recharts', '@mantine/core', 'd3-scale'])
+    expect(licences).toContain(`## ${name} - `);
+  expect(licences).toContain('Permission is hereby granted');
+});
+
 test('the migrations of the repository ship with @pgqueue/postgres, and only there', () => {
   const shipped = tarballs.flatMap(({ files }) => files).filter((file) => file.startsWith('migrations/'));
   expect(shipped).toEqual(

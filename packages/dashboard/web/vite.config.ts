@@ -18,6 +18,8 @@ export default defineConfig({
   build: {
     outDir: fileURLToPath(new URL('../dist/web', import.meta.url)),
     emptyOutDir: true,
+    // ships the notices that the licences of bundled packages ask for: the bundle itself has lost them
+    license: { fileName: 'licenses.md' },
     target: 'es2023',
     // a data: address would require an exception in the content security policy
     assetsInlineLimit: 0,
