@@ -111,6 +111,7 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   'postgres/src/operator/operator.ts': {
     name: 'in a message',
     'JSON.stringify(definition?.name)': 'in a message',
+    "reads.join(', ')": 'in a message',
   },
   'postgres/src/operator/status.ts': {
     'snapshot.pid': 'a message to people',
