@@ -1684,11 +1684,13 @@ declare
   v_wrong boolean;
   v_named boolean;
 begin
-  -- by the order of the columns of QUEUE; check_job raises what it refuses
-  select bool_and(x.id is not null), bool_or(x.task is null or (x.delay_ms between 0 and 3.2e11) is false or not check_job(row(
-      x.id, 0, x.run_after, x.expires_at, '2000-01-01', x.timeout_ms * interval '1 millisecond', coalesce(x.priority, 0), coalesce(x.payload_version, 1),
-      0, coalesce(x.max_tries, 20), 0, coalesce(x.max_crashes, 3), coalesce(x.queue, 'default'), x.task, coalesce(x.key, ''), null,
-      coalesce(x.attributes, '{}'), coalesce(x.payload, '{}'), x.retry, x.trace, null, null, null, null, null, null)::queue)) into v_named, v_wrong
+  -- check_job raises what it refuses. By the names of columns: QUEUE may have more, of somebody else
+  select bool_and(x.id is not null), bool_or(x.task is null or (x.delay_ms between 0 and 3.2e11) is false or not check_job(jsonb_populate_record(
+      null::queue, jsonb_build_object(
+        'id', x.id, 'run_after', x.run_after, 'expires_at', x.expires_at, 'created', '2000-01-01', 'timeout', x.timeout_ms * interval '1 millisecond',
+        'priority', coalesce(x.priority, 0), 'payload_version', coalesce(x.payload_version, 1), 'tries', 0, 'max_tries', coalesce(x.max_tries, 20),
+        'crashes', 0, 'max_crashes', coalesce(x.max_crashes, 3), 'queue', coalesce(x.queue, 'default'), 'task', x.task, 'key', coalesce(x.key, ''),
+        'attributes', coalesce(x.attributes, '{}'), 'payload', coalesce(x.payload, '{}'), 'retry', x.retry, 'trace', x.trace)))) into v_named, v_wrong
   from unnest(p_jobs) as s (jobs) cross join lateral jsonb_to_recordset(s.jobs) as x (
     id uuid, queue text, task text, key text, priority integer, attributes jsonb, run_after timestamptz, delay_ms float8,
     expires_at timestamptz, timeout_ms float8, max_tries smallint, max_crashes smallint, retry jsonb, payload jsonb,
@@ -5648,8 +5650,11 @@ begin
                     i.lock_key, g.tries + 1, clock_timestamp()), g.flow, g.step, g.checkpoint
   from gone g left join item i on true
   on conflict (id) do update
-    set (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died, timeout, payload_version, node,
-         token, unique_key, attributes, payload, retry, trace, errors, flow, step, checkpoint) = (select excluded.*)
+    set (queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died, timeout, payload_version, node,
+         token, unique_key, attributes, payload, retry, trace, errors, flow, step, checkpoint) =
+        (excluded.queue, excluded.task, excluded.key, excluded.priority, excluded.reason, excluded.tries, excluded.max_tries, excluded.crashes, excluded.max_crashes, excluded.created,
+         excluded.died, excluded.timeout, excluded.payload_version, excluded.node, excluded.token, excluded.unique_key, excluded.attributes, excluded.payload, excluded.retry,
+         excluded.trace, excluded.errors, excluded.flow, excluded.step, excluded.checkpoint)
   returning flow, step into v_flow, v_step;
   if v_flow is not null then
     perform note_ends(array[(v_flow, v_step, p_id, 'dead', null, null)::flow_end]);
@@ -6362,16 +6367,14 @@ begin
       || array(select x.id from unnest(v_ids) x (id) where (select q.id from queue q where q.id = x.id) is null);
   end if;
   with lost as materialized (
-    select w.position, w.id, w.lock_key, w.lock_token, w.started, w.cancelled is not null as stop,
-           w.started >= v_placed as here, w.together is not null as bundled,
+    select w.position, w.id, w.lock_key, w.lock_token, w.started, w.cancelled is not null as stop, w.started >= v_placed as here, w.together is not null as bundled,
            (w.started >= v_placed and (w.position = any (p_charged) or w.together is not null))::integer as charge
     from work_queue w where w.position = any (p_positions) and w.id = any (v_ids) and w.lock_key is not null
   ),
   counted as (
     update queue q
     set crashes = q.crashes + l.charge,
-        errors = case when l.charge = 0 then q.errors
-                 else with_error(q.errors, jsonb_build_object('kind', 'crash', 'message', p_why), l.lock_key, q.tries + 1, v_now) end
+        errors = case when l.charge = 0 then q.errors else with_error(q.errors, jsonb_build_object('kind', 'crash', 'message', p_why), l.lock_key, q.tries + 1, v_now) end
     from lost l
     where q.id = any (v_ids) and q.id = l.id and not l.stop and (l.charge = 0 or q.crashes + 1 < q.max_crashes)
     returning q.id
@@ -6379,13 +6382,12 @@ begin
   ended as (
     delete from queue q using lost l
     where q.id = any (v_ids) and q.id = l.id and (l.stop or (l.charge = 1 and q.crashes + 1 >= q.max_crashes))
-    returning q.*, l.lock_key, l.lock_token, l.started, l.stop, l.charge,
-      with_error(q.errors, jsonb_build_object('kind', 'crash', 'message', p_why), l.lock_key, q.tries + 1, v_now) as all_errors
+    returning q.id, q.queue, q.task, q.key, q.priority, q.tries, q.max_tries, q.crashes, q.max_crashes, q.created, q.timeout, q.payload_version, q.unique_key, q.attributes, q.payload, q.retry, q.trace, q.flow, q.step, q.checkpoint,
+      l.lock_key, l.lock_token, l.started, l.stop, l.charge, with_error(q.errors, jsonb_build_object('kind', 'crash', 'message', p_why), l.lock_key, q.tries + 1, v_now) as all_errors
   ),
   freed as (
     update work_queue w
-    set lock_key = null, lock_token = null, lock_timeout = null, started = null, progress = null,
-        suspect = w.suspect or l.here
+    set lock_key = null, lock_token = null, lock_timeout = null, started = null, progress = null, suspect = w.suspect or l.here
     from lost l
     where w.position = any (p_positions) and w.position = l.position and not l.bundled and l.id in (select c.id from counted c)
     returning w.id
@@ -6412,8 +6414,11 @@ begin
            e.retry, e.trace, e.all_errors, e.flow, e.step, e.checkpoint
     from ended e where not e.stop
     on conflict (id) do update
-      set (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died, timeout, payload_version, node,
-           token, unique_key, attributes, payload, retry, trace, errors, flow, step, checkpoint) = (select excluded.*)
+      set (queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died, timeout, payload_version, node,
+           token, unique_key, attributes, payload, retry, trace, errors, flow, step, checkpoint) =
+          (excluded.queue, excluded.task, excluded.key, excluded.priority, excluded.reason, excluded.tries, excluded.max_tries, excluded.crashes, excluded.max_crashes, excluded.created,
+           excluded.died, excluded.timeout, excluded.payload_version, excluded.node, excluded.token, excluded.unique_key, excluded.attributes, excluded.payload, excluded.retry,
+           excluded.trace, excluded.errors, excluded.flow, excluded.step, excluded.checkpoint)
   ),
   fed as (
     insert into settlement (at, positions, verdicts, busy_ms)
@@ -7274,7 +7279,8 @@ begin
     where q.id = any (p_ids) and q.id = g.id and (select count(*) from locked) >= 0
       and (g.outcome in ('done', 'dead', 'cancelled') or (g.outcome in ('retry', 'snooze') and g.stop)
            or (g.outcome = 'retry' and q.tries + 1 >= q.max_tries))
-    returning q.*, g.position, g.lock_key, g.lock_token, g.started, g.data, g.stop, g.outcome,
+    returning q.id, q.queue, q.task, q.key, q.priority, q.tries, q.max_tries, q.crashes, q.max_crashes, q.created, q.timeout, q.payload_version,
+      q.unique_key, q.attributes, q.payload, q.retry, q.trace, q.flow, q.step, q.checkpoint, g.position, g.lock_key, g.lock_token, g.started, g.data, g.stop, g.outcome,
       case when g.outcome = 'dead' then 'gave_up' when g.outcome = 'retry' and not g.stop then 'max_tries' end as reason,
       case when g.outcome in ('retry', 'dead') then with_error(q.errors, g.data, g.lock_key, q.tries + 1, v_now) else q.errors end as all_errors
   ),
@@ -7312,8 +7318,11 @@ begin
     -- an id may be enqueued once more after its job died: the newer job's death must not fail because of the
     -- older row
     on conflict (id) do update
-      set (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died, timeout, payload_version, node,
-           token, unique_key, attributes, payload, retry, trace, errors, flow, step, checkpoint) = (select excluded.*)
+      set (queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died, timeout, payload_version, node,
+           token, unique_key, attributes, payload, retry, trace, errors, flow, step, checkpoint) =
+          (excluded.queue, excluded.task, excluded.key, excluded.priority, excluded.reason, excluded.tries, excluded.max_tries, excluded.crashes, excluded.max_crashes, excluded.created,
+           excluded.died, excluded.timeout, excluded.payload_version, excluded.node, excluded.token, excluded.unique_key, excluded.attributes, excluded.payload, excluded.retry,
+           excluded.trace, excluded.errors, excluded.flow, excluded.step, excluded.checkpoint)
   ),
   settled (id, verdict, position, started, flow, step, result, task) as (
     select e.id, case when e.reason is not null then 'dead' when e.outcome = 'done' then 'done' else 'cancelled' end, e.position, e.started,

@@ -1,6 +1,6 @@
 // Settings that administrators make for a role or a whole database: a small system does all its work under
 // each of them.
-import { defineTask, implement } from '@pgqueue/core';
+import { defineTask, flow, implement } from '@pgqueue/core';
 import type { PgQueueEvent } from '@pgqueue/core';
 import { createOperator, migrationStatus } from '@pgqueue/postgres';
 import { maintainHistory, openDatabase, sqlState, trimHistory } from '@pgqueue/postgres/internal';
@@ -87,6 +87,12 @@ async function goThrough(url: string): Promise<readonly PgQueueEvent[]> {
     await until('one to expire', async () => (await states())['expired'] === 1);
     await until('five to be dead', async () => (await states())['dead'] === 5);
     await operator.dead.redrive({ task: 'quick' });
+    const started = await producer.start(
+      flow('two')
+        .step('first', quick.job({ n: 0 }))
+        .step('second', quick.job({ n: 0 }), { needs: ['first'] }),
+    );
+    expect(await started.ended()).toMatchObject({ outcome: 'done' });
     await until('five to be dead again', async () => (await states())['dead'] === 5);
     await until('a slot of the schedule', async () => ((await states())['done'] ?? 0) > 16);
     await operator.schedules.remove('each second');
@@ -154,6 +160,16 @@ const rows: Readonly<Record<string, Row>> = {
     },
   },
   'a publication of all tables': { settings: {}, sql: 'create publication everything for all tables' },
+  'columns of somebody else in every table': {
+    settings: {},
+    sql: `do $$ declare t regclass; begin
+      for t in select oid from pg_class where relnamespace = 'pgqueue'::regnamespace and relkind in ('r', 'p') and not relispartition loop
+        execute format('alter table %s add note text not null default %L, add if not exists started timestamptz,
+                        add if not exists data text, add if not exists outcome text, add if not exists reason text', t, 'theirs');
+      end loop;
+    end $$`,
+    never: ['42601', '42702', '42846'],
+  },
 };
 
 /** From PostgreSQL 17 on. */

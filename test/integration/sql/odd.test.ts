@@ -30,3 +30,18 @@ test('work items whose jobs are gone, or have expired, do not take the place of 
   const claimed = await ground.claim(node, 3);
   expect(claimed.map(({ id }) => id)).toEqual(ids.slice(3));
 });
+
+test('columns that somebody has added keep no job from dying by a crash, or from being set aside', async () => {
+  const node = await ground.node();
+  await ground.sql(`alter table pgqueue.queue add started text, add reason text, add position text`);
+  await ground.sql(`alter table pgqueue.dead_letter add note text not null default 'theirs'`);
+  const crashed = await ground.running(node, { max_crashes: 1 });
+  const aside = await ground.insert();
+  await ground.sql('select pgqueue.reset_node($1)', [node.id]);
+  await ground.sql(`select pgqueue.set_aside($1, 'odd')`, [aside]);
+  const dead = await ground.sql('select id, reason, note from pgqueue.dead_letter order by reason');
+  expect(dead).toEqual([
+    { id: crashed.id, reason: 'crash_limit', note: 'theirs' },
+    { id: aside, reason: 'gave_up', note: 'theirs' },
+  ]);
+});

@@ -38,11 +38,13 @@ declare
   v_wrong boolean;
   v_named boolean;
 begin
-  -- by the order of the columns of QUEUE; check_job raises what it refuses
-  select bool_and(x.id is not null), bool_or(x.task is null or (x.delay_ms between 0 and 3.2e11) is false or not check_job(row(
-      x.id, 0, x.run_after, x.expires_at, '2000-01-01', x.timeout_ms * interval '1 millisecond', coalesce(x.priority, 0), coalesce(x.payload_version, 1),
-      0, coalesce(x.max_tries, 20), 0, coalesce(x.max_crashes, 3), coalesce(x.queue, 'default'), x.task, coalesce(x.key, ''), null,
-      coalesce(x.attributes, '{}'), coalesce(x.payload, '{}'), x.retry, x.trace, null, null, null, null, null, null)::queue)) into v_named, v_wrong
+  -- check_job raises what it refuses. By the names of columns: QUEUE may have more, of somebody else
+  select bool_and(x.id is not null), bool_or(x.task is null or (x.delay_ms between 0 and 3.2e11) is false or not check_job(jsonb_populate_record(
+      null::queue, jsonb_build_object(
+        'id', x.id, 'run_after', x.run_after, 'expires_at', x.expires_at, 'created', '2000-01-01', 'timeout', x.timeout_ms * interval '1 millisecond',
+        'priority', coalesce(x.priority, 0), 'payload_version', coalesce(x.payload_version, 1), 'tries', 0, 'max_tries', coalesce(x.max_tries, 20),
+        'crashes', 0, 'max_crashes', coalesce(x.max_crashes, 3), 'queue', coalesce(x.queue, 'default'), 'task', x.task, 'key', coalesce(x.key, ''),
+        'attributes', coalesce(x.attributes, '{}'), 'payload', coalesce(x.payload, '{}'), 'retry', x.retry, 'trace', x.trace)))) into v_named, v_wrong
   from unnest(p_jobs) as s (jobs) cross join lateral jsonb_to_recordset(s.jobs) as x (
     id uuid, queue text, task text, key text, priority integer, attributes jsonb, run_after timestamptz, delay_ms float8,
     expires_at timestamptz, timeout_ms float8, max_tries smallint, max_crashes smallint, retry jsonb, payload jsonb,

@@ -41,8 +41,11 @@ begin
                     i.lock_key, g.tries + 1, clock_timestamp()), g.flow, g.step, g.checkpoint
   from gone g left join item i on true
   on conflict (id) do update
-    set (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died, timeout, payload_version, node,
-         token, unique_key, attributes, payload, retry, trace, errors, flow, step, checkpoint) = (select excluded.*)
+    set (queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died, timeout, payload_version, node,
+         token, unique_key, attributes, payload, retry, trace, errors, flow, step, checkpoint) =
+        (excluded.queue, excluded.task, excluded.key, excluded.priority, excluded.reason, excluded.tries, excluded.max_tries, excluded.crashes, excluded.max_crashes, excluded.created,
+         excluded.died, excluded.timeout, excluded.payload_version, excluded.node, excluded.token, excluded.unique_key, excluded.attributes, excluded.payload, excluded.retry,
+         excluded.trace, excluded.errors, excluded.flow, excluded.step, excluded.checkpoint)
   returning flow, step into v_flow, v_step;
   if v_flow is not null then
     perform note_ends(array[(v_flow, v_step, p_id, 'dead', null, null)::flow_end]);

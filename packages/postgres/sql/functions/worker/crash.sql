@@ -39,16 +39,14 @@ begin
       || array(select x.id from unnest(v_ids) x (id) where (select q.id from queue q where q.id = x.id) is null);
   end if;
   with lost as materialized (
-    select w.position, w.id, w.lock_key, w.lock_token, w.started, w.cancelled is not null as stop,
-           w.started >= v_placed as here, w.together is not null as bundled,
+    select w.position, w.id, w.lock_key, w.lock_token, w.started, w.cancelled is not null as stop, w.started >= v_placed as here, w.together is not null as bundled,
            (w.started >= v_placed and (w.position = any (p_charged) or w.together is not null))::integer as charge
     from work_queue w where w.position = any (p_positions) and w.id = any (v_ids) and w.lock_key is not null
   ),
   counted as (
     update queue q
     set crashes = q.crashes + l.charge,
-        errors = case when l.charge = 0 then q.errors
-                 else with_error(q.errors, jsonb_build_object('kind', 'crash', 'message', p_why), l.lock_key, q.tries + 1, v_now) end
+        errors = case when l.charge = 0 then q.errors else with_error(q.errors, jsonb_build_object('kind', 'crash', 'message', p_why), l.lock_key, q.tries + 1, v_now) end
     from lost l
     where q.id = any (v_ids) and q.id = l.id and not l.stop and (l.charge = 0 or q.crashes + 1 < q.max_crashes)
     returning q.id
@@ -56,13 +54,12 @@ begin
   ended as (
     delete from queue q using lost l
     where q.id = any (v_ids) and q.id = l.id and (l.stop or (l.charge = 1 and q.crashes + 1 >= q.max_crashes))
-    returning q.*, l.lock_key, l.lock_token, l.started, l.stop, l.charge,
-      with_error(q.errors, jsonb_build_object('kind', 'crash', 'message', p_why), l.lock_key, q.tries + 1, v_now) as all_errors
+    returning q.id, q.queue, q.task, q.key, q.priority, q.tries, q.max_tries, q.crashes, q.max_crashes, q.created, q.timeout, q.payload_version, q.unique_key, q.attributes, q.payload, q.retry, q.trace, q.flow, q.step, q.checkpoint,
+      l.lock_key, l.lock_token, l.started, l.stop, l.charge, with_error(q.errors, jsonb_build_object('kind', 'crash', 'message', p_why), l.lock_key, q.tries + 1, v_now) as all_errors
   ),
   freed as (
     update work_queue w
-    set lock_key = null, lock_token = null, lock_timeout = null, started = null, progress = null,
-        suspect = w.suspect or l.here
+    set lock_key = null, lock_token = null, lock_timeout = null, started = null, progress = null, suspect = w.suspect or l.here
     from lost l
     where w.position = any (p_positions) and w.position = l.position and not l.bundled and l.id in (select c.id from counted c)
     returning w.id
@@ -89,8 +86,11 @@ begin
            e.retry, e.trace, e.all_errors, e.flow, e.step, e.checkpoint
     from ended e where not e.stop
     on conflict (id) do update
-      set (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died, timeout, payload_version, node,
-           token, unique_key, attributes, payload, retry, trace, errors, flow, step, checkpoint) = (select excluded.*)
+      set (queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died, timeout, payload_version, node,
+           token, unique_key, attributes, payload, retry, trace, errors, flow, step, checkpoint) =
+          (excluded.queue, excluded.task, excluded.key, excluded.priority, excluded.reason, excluded.tries, excluded.max_tries, excluded.crashes, excluded.max_crashes, excluded.created,
+           excluded.died, excluded.timeout, excluded.payload_version, excluded.node, excluded.token, excluded.unique_key, excluded.attributes, excluded.payload, excluded.retry,
+           excluded.trace, excluded.errors, excluded.flow, excluded.step, excluded.checkpoint)
   ),
   fed as (
     insert into settlement (at, positions, verdicts, busy_ms)

@@ -183,7 +183,8 @@ begin
     where q.id = any (p_ids) and q.id = g.id and (select count(*) from locked) >= 0
       and (g.outcome in ('done', 'dead', 'cancelled') or (g.outcome in ('retry', 'snooze') and g.stop)
            or (g.outcome = 'retry' and q.tries + 1 >= q.max_tries))
-    returning q.*, g.position, g.lock_key, g.lock_token, g.started, g.data, g.stop, g.outcome,
+    returning q.id, q.queue, q.task, q.key, q.priority, q.tries, q.max_tries, q.crashes, q.max_crashes, q.created, q.timeout, q.payload_version,
+      q.unique_key, q.attributes, q.payload, q.retry, q.trace, q.flow, q.step, q.checkpoint, g.position, g.lock_key, g.lock_token, g.started, g.data, g.stop, g.outcome,
       case when g.outcome = 'dead' then 'gave_up' when g.outcome = 'retry' and not g.stop then 'max_tries' end as reason,
       case when g.outcome in ('retry', 'dead') then with_error(q.errors, g.data, g.lock_key, q.tries + 1, v_now) else q.errors end as all_errors
   ),
@@ -221,8 +222,11 @@ begin
     -- an id may be enqueued once more after its job died: the newer job's death must not fail because of the
     -- older row
     on conflict (id) do update
-      set (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died, timeout, payload_version, node,
-           token, unique_key, attributes, payload, retry, trace, errors, flow, step, checkpoint) = (select excluded.*)
+      set (queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died, timeout, payload_version, node,
+           token, unique_key, attributes, payload, retry, trace, errors, flow, step, checkpoint) =
+          (excluded.queue, excluded.task, excluded.key, excluded.priority, excluded.reason, excluded.tries, excluded.max_tries, excluded.crashes, excluded.max_crashes, excluded.created,
+           excluded.died, excluded.timeout, excluded.payload_version, excluded.node, excluded.token, excluded.unique_key, excluded.attributes, excluded.payload, excluded.retry,
+           excluded.trace, excluded.errors, excluded.flow, excluded.step, excluded.checkpoint)
   ),
   settled (id, verdict, position, started, flow, step, result, task) as (
     select e.id, case when e.reason is not null then 'dead' when e.outcome = 'done' then 'done' else 'cancelled' end, e.position, e.started,
