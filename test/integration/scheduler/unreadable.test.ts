@@ -98,6 +98,17 @@ test.each([`'{"t": null}'`, `'{"t": {"min": "x"}}'`, `'[]'`, `'null'`])(
   },
 );
 
+test.each([`'{"t": "x"}'`, `'{"t": null}'`, `'{"t": 1e400}'`, `'[]'`])(
+  'a node with run times %s goes on without batches',
+  async (runs) => {
+    await bench.node({ id: 'odd', slots: 100 });
+    await bench.database.query(`update pgqueue.node set runs = ${runs} where id = 'odd'`, []);
+    const scheduler = await bench.scheduler();
+    await goOn(5);
+    expect(await told(scheduler, 'node', 'odd')).toContain(`node odd`);
+  },
+);
+
 test('a queue with settings that are no numbers is held alone', async () => {
   await bench.node({ slots: 100 });
   await bench.database.query(

@@ -5,8 +5,8 @@ import type { LaneJob, LaneRead, TickRead, TickState } from '@pgqueue/postgres/i
 
 /**
  * Validates what others wrote before anything is planned with it. A row that violates its table's checks
- * affects only itself: a job is left out of its lane, a node is left out of its pool, and the jobs of a queue
- * wait while its settings can't be read. Each is reported once (`tick.unreadable`), and stays in the status
+ * affects only itself: a job is left out of its lane, a node is left out of its pool, or gets no batches, and the jobs
+ * of a queue wait while its settings can't be read. Each is reported once (`tick.unreadable`), and stays in the status
  * for a minute after it was last seen.
  */
 export interface Unreadable {
@@ -98,10 +98,13 @@ function legibleState(
   state: TickState,
   note: (found: Omit<ReportedUnreadable, 'firstMs'>) => void,
 ): TickState {
-  const nodes = state.nodes.filter(({ id, tasks }) => {
+  const nodes = state.nodes.flatMap((node) => {
+    const { id, tasks, runs } = node;
     const problem = tasksProblem(tasks);
-    if (problem !== undefined) note({ kind: 'node', id, problem });
-    return problem === undefined;
+    const odd = problem ?? runsProblem(runs);
+    if (odd !== undefined) note({ kind: 'node', id, problem: odd });
+    if (problem !== undefined) return [];
+    return [odd === undefined ? node : { ...node, runs: {} }];
   });
   const queues = Object.entries(state.queues).map(([id, queue]): [string, QueueSeen] => {
     const problem = queueProblem(queue);
@@ -118,6 +121,13 @@ function tasksProblem(tasks: unknown): string | undefined {
   return odd === undefined
     ? undefined
     : `its task ${odd[0].slice(0, 200)} has no min and max, which are whole numbers`;
+}
+
+function runsProblem(runs: unknown): string | undefined {
+  const values = isRecord(runs) ? Object.values(runs) : [undefined];
+  return values.every((ms) => Number.isFinite(ms))
+    ? undefined
+    : 'its run times are no JSON object of numbers: it gets no batches';
 }
 
 function isRange(range: unknown): boolean {
