@@ -5217,7 +5217,8 @@ as $$
 $$;
 
 -- Takes or renews the scheduler's lease. A new leader gets a new epoch, and every write names it.
--- A lease that ends later than twice its length from now was given before the clock was set back: it is over.
+-- A lease that ends later than twice its length from now was given before the clock was set back: it is over. So is
+-- one without an end, which lead() gives to nobody.
 -- Its holder still leads if it renews in time; if not, the next leader takes the next epoch, as always.
 -- p_pid: the pid, as the driver knows it, of a session that the caller keeps for this alone. While that
 -- session lives, the leader counts as alive. Once it is gone, standbys need not wait for the lease's end. At
@@ -5254,7 +5255,7 @@ begin
   set epoch = l.epoch + (case when l.leader is not distinct from p_leader and l.expires > v_now then 0 else 1 end),
       leader = p_leader, expires = v_now + p_lease_ms * interval '1 millisecond', lease_ms = p_lease_ms
   where l.leader is not distinct from p_leader or l.expires <= v_now or v_gone
-    or l.expires > v_now + 2 * l.lease_ms * interval '1 millisecond';
+    or l.expires > v_now + l.lease_ms * interval '2 milliseconds' or l.expires = 'infinity';
   perform keep_leader_session(p_leader, p_pid);
   return query
     select l.leader is not distinct from p_leader, l.epoch, l.leader, extract(epoch from l.expires - v_now)::float8 * 1000

@@ -95,3 +95,12 @@ test("a leader's lease that ends later than it could, by its length, is over: th
   await ground.sql('update pgqueue.scheduler_lease set lease_ms = null');
   expect(await lead(ground.database, 'next', 5_000)).toMatchObject({ leads: false, leader: 'gone' });
 });
+
+test('a lease that somebody has made without an end keeps nobody from leading, one of great length is told', async () => {
+  const made = (columns: string): Promise<unknown> =>
+    ground.sql(`update pgqueue.scheduler_lease set leader = 'gone', epoch = 7, ${columns}`);
+  await made("expires = 'infinity', lease_ms = null");
+  expect(await lead(ground.database, 'next', 5_000)).toMatchObject({ leads: true, epoch: 8 });
+  await made("expires = clock_timestamp() + interval '1 hour', lease_ms = 2147483647");
+  expect(await lead(ground.database, 'next', 5_000)).toMatchObject({ leads: false, leader: 'gone' });
+});
