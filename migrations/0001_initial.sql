@@ -667,7 +667,7 @@ create table work_queue (
   timeout      interval,
   constraint work_queue_jobs check (
     (id is null) <> (jobs is null)
-    and (jobs is null or (cardinality(jobs) between 1 and case when together is null then 100 else 1000 end
+    and (jobs is null or (array_position(jobs, null) is null and cardinality(jobs) between 1 and case when together is null then 100 else 1000 end
                           and not suspect and progress is null and cancelled is null))),
   constraint work_queue_together check (together is null or jobs is not null or lock_key is not null),
   constraint work_queue_lease_whole check (

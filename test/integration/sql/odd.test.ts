@@ -18,6 +18,13 @@ test.each([
   ).rejects.toMatchObject({ code: '23514' });
 });
 
+test('a batch with a job that is none is refused: no tick could count it', async () => {
+  const insert = ground.sql(
+    `insert into pgqueue.work_queue (jobs, version, pool, task) values (array[gen_random_uuid(), null], 1, 'default', 'hello')`,
+  );
+  await expect(insert).rejects.toMatchObject({ code: '23514', constraint: 'work_queue_jobs' });
+});
+
 test('work items whose jobs are gone, or have expired, do not take the place of those that can run', async () => {
   const node = await ground.node();
   const ids: string[] = [];
