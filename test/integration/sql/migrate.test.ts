@@ -5,7 +5,13 @@ import { join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import type { Migration } from '@pgqueue/postgres';
 import { createOperator, migrate, migrationStatus } from '@pgqueue/postgres';
-import { checkSchemaName, checkSchemaVersion, openDatabase, schemaVersion } from '@pgqueue/postgres/internal';
+import {
+  checkSchemaName,
+  checkSchemaVersion,
+  fromPg,
+  openDatabase,
+  schemaVersion,
+} from '@pgqueue/postgres/internal';
 import { migrateFrom } from '@pgqueue/postgres/testing';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -271,6 +277,25 @@ describe('the version that a package needs', () => {
       await operator.close();
     }
   };
+
+  test('cannot be read where row level security hides the migrations: the refusal says so', async () => {
+    await migrate(at('hidden'));
+    await query('create role hidden_reader');
+    await query('grant usage on schema hidden to hidden_reader');
+    await query('grant select on hidden.migration to hidden_reader');
+    await query('alter table hidden.migration enable row level security');
+    await query('set role hidden_reader');
+    try {
+      await expect(checkSchemaVersion(fromPg(client), 'hidden')).rejects.toMatchObject({
+        code: 'schema_version',
+        message: expect.stringContaining('row level security'),
+      });
+    } finally {
+      await query('reset role');
+      await query('drop owned by hidden_reader');
+      await query('drop role hidden_reader');
+    }
+  });
 
   test('missing, older, newer', async () => {
     expect(await check('absent')).toMatchObject({

@@ -62,8 +62,13 @@ export async function checkSchemaVersion(executor: Executor, schema: string): Pr
   }
   const version = found?.version ?? 0;
   if (version < schemaVersion.needs) {
+    // a table without a row: migrations make it together with its first one
+    const hidden =
+      version > 0
+        ? ''
+        : '; if it has nothing to do, row level security hides the rows of all tables from this user';
     refuse(
-      `schema "${schema}" is at version ${version}, this package needs ${schemaVersion.needs}: run ${migrating} of the new version first`,
+      `schema "${schema}" is at version ${version}, this package needs ${schemaVersion.needs}: run ${migrating} of the new version first${hidden}`,
       { version },
     );
   }
