@@ -1681,20 +1681,19 @@ create function keep_jobs(p_flow uuid, p_steps integer[], p_jobs jsonb[]) return
   set search_path from current
 as $$
 declare
+  v_usual queue := jsonb_populate_record(null::queue, '{"created": "2000-01-01", "priority": 0, "payload_version": 1, "tries": 0, "max_tries": 20,
+    "crashes": 0, "max_crashes": 3, "queue": "default", "key": "", "attributes": {}, "payload": {}}');
+  -- columns that put_jobs takes from no job
+  c_not_given constant text[] := '{seq, created, timeout, tries, crashes, unique_key, errors, last_token, checkpoint, moved, flow, step}';
   v_wrong boolean;
   v_named boolean;
 begin
   -- check_job raises what it refuses. By the names of columns: QUEUE may have more, of somebody else
-  select bool_and(x.id is not null), bool_or(x.task is null or (x.delay_ms between 0 and 3.2e11) is false or not check_job(jsonb_populate_record(
-      null::queue, jsonb_build_object(
-        'id', x.id, 'run_after', x.run_after, 'expires_at', x.expires_at, 'created', '2000-01-01', 'timeout', x.timeout_ms * interval '1 millisecond',
-        'priority', coalesce(x.priority, 0), 'payload_version', coalesce(x.payload_version, 1), 'tries', 0, 'max_tries', coalesce(x.max_tries, 20),
-        'crashes', 0, 'max_crashes', coalesce(x.max_crashes, 3), 'queue', coalesce(x.queue, 'default'), 'task', x.task, 'key', coalesce(x.key, ''),
-        'attributes', coalesce(x.attributes, '{}'), 'payload', coalesce(x.payload, '{}'), 'retry', x.retry, 'trace', x.trace)))) into v_named, v_wrong
-  from unnest(p_jobs) as s (jobs) cross join lateral jsonb_to_recordset(s.jobs) as x (
-    id uuid, queue text, task text, key text, priority integer, attributes jsonb, run_after timestamptz, delay_ms float8,
-    expires_at timestamptz, timeout_ms float8, max_tries smallint, max_crashes smallint, retry jsonb, payload jsonb,
-    payload_version integer, trace jsonb);
+  select bool_and(j.job ->> 'id' is not null), bool_or(j.job ->> 'task' is null or ((j.job ->> 'delay_ms')::float8 between 0 and 3.2e11) is false
+      or not check_job(jsonb_populate_record(v_usual, case when j.job ? 'timeout_ms'
+           then (j.job - c_not_given) || jsonb_build_object('timeout', (j.job ->> 'timeout_ms')::float8 * interval '1 millisecond')
+           else j.job - c_not_given end))) into v_named, v_wrong
+  from unnest(p_jobs) as s (jobs) cross join lateral jsonb_array_elements(s.jobs) as j (job);
   if v_wrong then
     raise exception 'each job of a flow has a task, and a delay of 0 to 3.2e11 ms' using errcode = 'check_violation', table = 'queue', constraint = 'queue_task_check';
   end if;
