@@ -4,6 +4,7 @@ import {
   exactJson,
   InexactNumber,
   isInCalendar,
+  isRecord,
   isUuid,
   parseDuration,
 } from '@pgqueue/core/internal';
@@ -97,7 +98,6 @@ export function json(text: string): unknown {
 
 export function jsonObject(text: string): Readonly<Record<string, unknown>> {
   const value = json(text);
-  if (typeof value === 'object' && value !== null && !Array.isArray(value))
-    return value as Record<string, unknown>;
+  if (isRecord(value)) return value;
   throw new InvalidArgumentError('It must be a JSON object.');
 }

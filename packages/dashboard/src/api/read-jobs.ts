@@ -1,6 +1,6 @@
 import type { JobOptions, NewJob, Task, TraceContext } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
-import { isInCalendar, isTraceparent } from '@pgqueue/core/internal';
+import { isInCalendar, isRecord, isTraceparent } from '@pgqueue/core/internal';
 import { Problem } from '../problem.ts';
 import { apiLimits } from './schemas.ts';
 
@@ -37,7 +37,7 @@ export function jobsIn(body: unknown, reading: Reading): readonly NewJob[] {
 }
 
 function listIn(body: unknown): readonly unknown[] {
-  if (!isObject(body)) throw noJobs('the body must be a job, or an object with the list "jobs"');
+  if (!isRecord(body)) throw noJobs('the body must be a job, or an object with the list "jobs"');
   if (!Object.hasOwn(body, 'jobs')) return [body];
   const { jobs, ...others } = body;
   if (!Array.isArray(jobs) || jobs.length === 0)
@@ -51,7 +51,7 @@ function listIn(body: unknown): readonly unknown[] {
 }
 
 function asJob(given: unknown, index: number): Body & { readonly task: string } {
-  if (!isObject(given)) throw noJobs(`jobs[${index}] must be an object with the name of a task`);
+  if (!isRecord(given)) throw noJobs(`jobs[${index}] must be an object with the name of a task`);
   if (typeof given['task'] !== 'string') throw noJobs(`jobs[${index}].task must be the name of a task`);
   return given as Body & { readonly task: string };
 }
@@ -112,8 +112,4 @@ export function traceOf(headers: Headers): TraceContext | undefined {
 
 function noJobs(problem: string): PgQueueError {
   return new PgQueueError('invalid_job', problem, { data: { problems: [problem] } });
-}
-
-function isObject(value: unknown): value is Body {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -6,6 +6,7 @@ import {
   aNumber,
   anObject,
   aText,
+  isRecord,
   optional,
   optionProblems,
   sharedConcurrency,
@@ -60,7 +61,7 @@ const limitShape: Shape<SharedLimitOptions> = {
 
 const limitsRule: Rule = {
   expected: "limits by name: { 'vendor-api': { concurrency: 50 } }",
-  judge: (value) => typeof value === 'object' && value !== null && !Array.isArray(value),
+  judge: isRecord,
 };
 
 const shape: Shape<SharedLimitsOptions> = {

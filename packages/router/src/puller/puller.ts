@@ -1,7 +1,7 @@
 import type { Codec, Duration } from '@pgqueue/core';
 import { allObservers, PgQueueError } from '@pgqueue/core';
 import type { Bell } from '@pgqueue/core/internal';
-import { createBell } from '@pgqueue/core/internal';
+import { createBell, isRecord } from '@pgqueue/core/internal';
 import type { PeekedJob, ScanOptions, WaitingJob } from '@pgqueue/postgres';
 import type { Pulled, Puller, PullerOptions } from '@pgqueue/worker';
 import { checkClaim, createAskedPuller, pulled } from '@pgqueue/worker/internal';
@@ -92,7 +92,7 @@ export function createRouterPuller(
   given: RouterPullerOptions,
   codec: Codec | undefined,
 ): RouterPuller {
-  const options = codec === undefined || !isGiven(given) ? given : { codec, ...given };
+  const options = codec === undefined || !isRecord(given) ? given : { codec, ...given };
   const bell = createBell();
   const closing = new AbortController();
   const observe = allObservers(options?.observe);
@@ -128,13 +128,9 @@ export function createRouterPuller(
   };
 }
 
-function isGiven(options: unknown): boolean {
-  return typeof options === 'object' && options !== null && !Array.isArray(options);
-}
-
 /** Adds the database to the options. Those that are none stay, to be refused. */
 function optionsIn({ installation }: Member, options: RouterPullerOptions): PullerOptions {
-  if (!isGiven(options)) return options;
+  if (!isRecord(options)) return options;
   const { connectionString, schema } = installation;
   return { ...options, connectionString, ...(schema === undefined ? {} : { schema }) };
 }

@@ -2,6 +2,7 @@ import type { Observer, QueueSeen } from '@pgqueue/core';
 import { defaultQueue, isRecord } from '@pgqueue/core/internal';
 import type { ReportedUnreadable } from '@pgqueue/postgres';
 import type { LaneJob, LaneRead, TickRead, TickState } from '@pgqueue/postgres/internal';
+import { jobsOf } from './lanes/known-job.ts';
 
 /**
  * Validates what others wrote before anything is planned with it. A row that violates its table's checks
@@ -47,7 +48,7 @@ export function createUnreadable(observe: Observer): Unreadable {
       forget(nowMs);
       const seen = { nowMs, databaseMs: read.state.now };
       const jobs = new Set<string>();
-      for (const job of read.lanes.flatMap(({ jobs: front, ahead = [] }) => [...front, ...ahead])) {
+      for (const job of read.lanes.flatMap(jobsOf)) {
         const problem = jobProblem(job);
         if (problem === undefined) continue;
         jobs.add(job.id);

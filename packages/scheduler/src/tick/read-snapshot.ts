@@ -5,6 +5,7 @@ import type { Behind } from '../state/background-rescan.ts';
 import type { Load } from '../state/consumption.ts';
 import { capability } from '../state/consumption.ts';
 import type { InFlightItems } from '../state/items/in-flight.ts';
+import { jobsOf } from '../state/lanes/known-job.ts';
 import type { LeaderState } from '../state/leader-state.ts';
 import type { ReadRequest } from './snapshot.ts';
 import { loadOf } from './snapshot.ts';
@@ -70,8 +71,7 @@ export async function look(
           tookMs: performance.now() - startedAt,
         });
   if (read.config !== null) state.lastLook = { read, config: read.config, atMs: performance.now() };
-  for (const { jobs, ahead = [] } of lanes)
-    for (const { seq } of [...jobs, ...ahead]) state.seq = Math.max(state.seq, seq);
+  for (const lane of lanes) for (const { seq } of jobsOf(lane)) state.seq = Math.max(state.seq, seq);
   [state.ended, state.owesLook] = [[], false];
   state.nowMs = now;
   if (feeds) {

@@ -8,6 +8,7 @@ import type { Flying, Item } from '../state/items/item.ts';
 import type { LeaderState } from '../state/leader-state.ts';
 import type { LaneCache } from '../state/lanes/lane-cache.ts';
 import type { MovingKeys } from '../state/lanes/moving-keys.ts';
+import { jobsOf } from '../state/lanes/known-job.ts';
 import { depthMin } from '../state/lanes/lane-cache.ts';
 
 /** Limits of one tick's read. */
@@ -145,9 +146,9 @@ export function cutOff(
 ): boolean {
   const roomy = lanes.filter(({ queue }) => hasRoom(queue));
   if (roomy.length > 0 && lanes.filter(({ paged }) => paged).length >= keys) return true;
-  return roomy.some(({ jobs, ahead, wanted }) => {
-    const read = [...jobs, ...(ahead ?? [])];
-    return ahead?.length !== 0 && read.length >= wanted && read.every(({ id }) => went.has(id));
+  return roomy.some((lane) => {
+    const read = jobsOf(lane);
+    return lane.ahead?.length !== 0 && read.length >= lane.wanted && read.every(({ id }) => went.has(id));
   });
 }
 

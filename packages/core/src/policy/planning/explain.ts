@@ -58,7 +58,7 @@ interface Ahead {
  * or never comes to the job. An order that ends before it comes to a job that its lane shows holds that job.
  */
 function countAhead({ order }: Parts, asked: Parameters<typeof explainWith>[1]): Ahead {
-  const { snapshot, state, job, lane: own, watch } = asked;
+  const { snapshot, state, job, watch } = asked;
   const unknown = { count: null, holds: [] };
   if (watch?.avoids(order.name, null) === true) return unknown;
   const heads = createHeads(snapshot.lanes);
@@ -69,7 +69,7 @@ function countAhead({ order }: Parts, asked: Parameters<typeof explainWith>[1]):
       const lane = open.next();
       const head = lane === undefined ? undefined : heads.of(lane);
       if (lane === undefined || head === undefined)
-        return leavesOut(order, own, job) ? { count: null, holds: [endedBy(order)] } : unknown;
+        return leavesOut(order, asked.lane, job) ? { count: null, holds: [endedBy(order)] } : unknown;
       if (head.id === job.id) return { count: ahead, holds: [] };
       if (heads.unknown(lane)) {
         heads.close(lane);

@@ -1,6 +1,7 @@
 import { PgQueueError } from '@pgqueue/core';
 import type { Database } from '../../connection/database.ts';
 import { createdObjects } from '../../migrate/created-objects.ts';
+import { readSchemaVersion } from '../../reads/system.ts';
 import type { Expectation } from './checks.ts';
 import type { Breach } from './invariants.ts';
 
@@ -17,14 +18,10 @@ export const presentObjects: Expectation = {
  * Looks for what the applied migrations have created: after a restore that was broken off, triggers are disabled, and a tool that
  * knows only its own tables drops others. Undefined: this code is in a bundle, without the migrations.
  */
-export async function missingObjects({ query, schema }: Database): Promise<Breach | undefined> {
-  const [applied] = await query<{ version: number }>(
-    `select max(version) as version from ${schema}.migration`,
-    [],
-  );
-  const objects = objectsUpTo(applied?.version ?? 0);
+export async function missingObjects(database: Database): Promise<Breach | undefined> {
+  const objects = objectsUpTo(await readSchemaVersion(database));
   if (objects === undefined) return undefined;
-  const rows = await query<{ id: string }>(
+  const rows = await database.query<{ id: string }>(
     `select concat(o.kind, ' ', o.name) as id
      from unnest($1::text[], $2::text[]) as o (kind, name)
      where not case o.kind
@@ -36,7 +33,7 @@ export async function missingObjects({ query, schema }: Database): Promise<Breac
        else exists (
          select from pg_class c where c.relnamespace = $3::regnamespace and c.relname = o.name) end
      order by 1`,
-    [objects.map(({ kind }) => kind), objects.map(({ name }) => name), schema],
+    [objects.map(({ kind }) => kind), objects.map(({ name }) => name), database.schema],
   );
   return {
     name: presentObjects.name,

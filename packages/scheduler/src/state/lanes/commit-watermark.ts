@@ -1,4 +1,5 @@
 import type { LaneRead } from '@pgqueue/postgres/internal';
+import { jobsOf } from './known-job.ts';
 
 /** Tracks a commit watermark: the seq up to which no transaction can commit another job. */
 export interface Marks {
@@ -29,8 +30,7 @@ export function createMarks(): Marks {
         safe = Math.max(safe, oldest.seq);
         marks.shift();
       }
-      for (const { jobs, ahead = [] } of lanes)
-        for (const { seq } of [...jobs, ...ahead]) highest = Math.max(highest, seq);
+      for (const lane of lanes) for (const { seq } of jobsOf(lane)) highest = Math.max(highest, seq);
       if (marks.at(-1)?.seq === highest) return;
       if (marks.length === marksMax) marks = marks.filter((_, index) => index % 2 === 0);
       marks.push({ seq: highest, enqueuers });

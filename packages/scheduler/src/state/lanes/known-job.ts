@@ -7,13 +7,18 @@ export interface KnownJob extends Candidate {
   readonly crashes: number;
 }
 
+/** Returns the first jobs of a lane, and those of its lookahead window. */
+export function jobsOf({ jobs, ahead }: LaneRead): readonly LaneJob[] {
+  return ahead === undefined ? jobs : [...jobs, ...ahead];
+}
+
 /**
  * Returns the jobs of a lane, each once: its first jobs may overlap its lookahead window. A job that has not
  * changed stays the same object, so anything derived from that object stays valid.
  */
 export function toJobs(lane: LaneRead, find: (id: string) => KnownJob | undefined): readonly KnownJob[] {
   const jobs: KnownJob[] = [];
-  for (const read of [...lane.jobs, ...(lane.ahead ?? [])]) {
+  for (const read of jobsOf(lane)) {
     const known = find(read.id);
     jobs.push(known !== undefined && isSame(known, lane, read) ? known : toJob(lane, read, jobs.at(-1)));
   }

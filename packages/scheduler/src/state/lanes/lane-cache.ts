@@ -3,7 +3,7 @@ import { laneName } from '@pgqueue/core';
 import type { LaneId, LaneRead, TickInput } from '@pgqueue/postgres/internal';
 import type { LaneCursors } from './lane-cursors.ts';
 import type { KnownJob } from './known-job.ts';
-import { toJobs } from './known-job.ts';
+import { jobsOf, toJobs } from './known-job.ts';
 import { freezeJobs } from '../../freeze.ts';
 import type { HeldLanes, LaneRoom } from './lane-room.ts';
 import { createLaneRoom } from './lane-room.ts';
@@ -257,22 +257,21 @@ function see(memory: CacheState, lanes: readonly LaneRead[], page: LanePage): vo
   memory.nowMs = nowMs;
   const leftOut = new Set<string>();
   memory.leftOut = leftOut;
-  const names = new Set(lanes.map(laneName));
-  const paged = lanes.filter((lane) => lane.paged);
+  const named = new Map(lanes.map((lane) => [laneName(lane), lane]));
+  const paged = [...named].filter(([, lane]) => lane.paged);
   // a lane absent while all were known is new, whenever its jobs were created: a delay ended
   memory.wereAll = memory.whole && memory.newFromMs !== null;
   memory.whole = !open && paged.length < keys;
-  const unknown = paged.filter((lane) => !known.has(laneName(lane))).length;
+  const unknown = paged.filter(([name]) => !known.has(name)).length;
   if (!open) memory.discovering = memory.whole || unknown * 4 > paged.length;
   for (const name of memory.whole ? [...known.keys()] : memory.fresh) {
-    if (names.has(name)) continue;
+    if (named.has(name)) continue;
     if (memory.whole) forget(memory, name);
     else outdate(memory, name);
   }
   let last: LaneRead | undefined;
   let turnedAway = false;
-  for (const lane of lanes) {
-    const name = laneName(lane);
+  for (const [name, lane] of named) {
     const seen = toJobs(lane, (id) => memory.byId.get(id)).filter((job) => {
       const left = unreadable?.has(job.id) === true || refusals.leavesOut(job, nowMs);
       if (left) leftOut.add(job.id);
@@ -286,9 +285,9 @@ function see(memory: CacheState, lanes: readonly LaneRead[], page: LanePage): vo
     turnedAway ||= lane.paged && !stays;
     if (lane.paged && !turnedAway) last = lane;
     if (seen.length === 0 || !stays) continue;
-    const { queue, key, retryDueMs, wanted, jobs: front, ahead = [] } = lane;
+    const { queue, key, retryDueMs, wanted, jobs: front } = lane;
     const jobs = renew(memory, name, seen);
-    const isLeftOut = [...front, ...ahead].map(({ id }) => leftOut.has(id));
+    const isLeftOut = jobsOf(lane).map(({ id }) => leftOut.has(id));
     const [skipped, gaps] = [isLeftOut[0] === true, isLeftOut.includes(true)];
     memory.room.filled(name);
     put(memory, { queue, key, jobs, more: front.length >= wanted, skipped, gaps, retryDueMs, found }, true);
