@@ -36,20 +36,8 @@ function freezeInFlight(snapshot: Snapshot): void {
 function freezeLane(lane: Lane): void {
   if (Object.isFrozen(lane)) return;
   Object.freeze(lane);
-  freezeJobs(lane.jobs);
-}
-
-/** Lists whose jobs are all frozen. */
-const frozen = new WeakSet<readonly JobFacts[]>();
-
-/**
- * Freezes the jobs of a lane and the list itself. `from`: a list that contains these jobs; if it is already
- * frozen, the jobs are not visited again.
- */
-export function freezeJobs(jobs: readonly JobFacts[], from?: readonly JobFacts[]): void {
-  if (frozen.has(jobs)) return;
-  if (from === undefined || !frozen.has(from)) for (const job of jobs) freezeJob(job);
-  frozen.add(Object.freeze(jobs));
+  for (const job of lane.jobs) freezeJob(job);
+  Object.freeze(lane.jobs);
 }
 
 function freezeJob(job: JobFacts): void {

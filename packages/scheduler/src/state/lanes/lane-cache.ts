@@ -4,7 +4,6 @@ import type { LaneId, LaneRead, TickInput } from '@pgqueue/postgres/internal';
 import type { LaneCursors } from './lane-cursors.ts';
 import type { KnownJob } from './known-job.ts';
 import { jobsOf, toJobs } from './known-job.ts';
-import { freezeJobs } from '../../freeze.ts';
 import type { HeldLanes, LaneRoom } from './lane-room.ts';
 import { createLaneRoom } from './lane-room.ts';
 import type { PlannedLane } from './planned-lanes.ts';
@@ -66,11 +65,18 @@ export interface LanePage {
   readonly unreadable?: ReadonlySet<string>;
 }
 
-/** A cached lane. `skipped`: jobs before its first one were left out. `gaps`: so were jobs before, between or behind these. */
-interface CachedLane extends LaneId, Required<Pick<Lane, 'more' | 'skipped' | 'retryDueMs' | 'found'>> {
-  readonly gaps: boolean;
+/** A cached lane, as plans see it. `skipped`: jobs before its first one were left out. */
+interface ShownLane extends Lane {
   readonly jobs: readonly KnownJob[];
-  readonly lane: Lane;
+  readonly skipped: boolean;
+  readonly found: boolean;
+}
+
+interface CachedLane {
+  readonly name: string;
+  lane: ShownLane;
+  /** Jobs before, between or behind the shown ones were left out. */
+  gaps: boolean;
   /** Index in the list of all lanes. */
   at: number;
 }
@@ -170,10 +176,11 @@ export function createLaneCache(cursors: Pick<LaneCursors, 'went'>, max: number 
     fresh: () => [...memory.fresh].flatMap((name) => known.get(name)?.lane ?? []),
     find: (id) => byId.get(id),
     wrote: (planned, written) => {
-      for (const [name, left] of leave(memory, planned, written)) {
-        const entry = known.get(name);
-        if (entry?.gaps === false) cursors.went(entry, entry.jobs, ({ id }) => !written.has(id));
-        settle(memory, name, left);
+      const stays = ({ id }: KnownJob): boolean => !written.has(id);
+      for (const left of leave(memory, planned, written)) {
+        const { name, lane, gaps } = left.entry;
+        if (!gaps) cursors.went(name, lane, stays);
+        settle(memory, left);
       }
     },
     want: (lanes) => {
@@ -189,7 +196,7 @@ function forget({ known, byId, list, fresh, room }: CacheState, name: string): v
   const entry = known.get(name);
   if (entry === undefined) return;
   room.forgot(name);
-  for (const { id } of entry.jobs) byId.delete(id);
+  for (const { id } of entry.lane.jobs) byId.delete(id);
   known.delete(name);
   fresh.delete(name);
   const last = list.pop();
@@ -202,7 +209,7 @@ function forget({ known, byId, list, fresh, room }: CacheState, name: string): v
 
 /** Replaces a lane's jobs. Returns the old list if nothing changed: plans compare lists by identity. */
 function renew(memory: CacheState, name: string, jobs: readonly KnownJob[]): readonly KnownJob[] {
-  const before = memory.known.get(name)?.jobs ?? [];
+  const before = memory.known.get(name)?.lane.jobs ?? [];
   if (before.length === jobs.length && before.every((job, at) => job === jobs[at])) return before;
   for (const { id } of before) memory.byId.delete(id);
   for (const job of jobs) {
@@ -212,21 +219,21 @@ function renew(memory: CacheState, name: string, jobs: readonly KnownJob[]): rea
   return jobs;
 }
 
-function put(memory: CacheState, entry: Omit<CachedLane, 'lane' | 'at'>, isFresh: boolean): void {
+/** Shows a lane to plans. A changed lane is a new object: plans compare lanes by identity. */
+function put(memory: CacheState, name: string, lane: ShownLane, gaps: boolean): void {
   const { known, list, fresh } = memory;
-  const { queue, key, jobs, more, skipped, gaps, retryDueMs, found } = entry;
-  const name = laneName(entry);
-  const lane: Lane = { queue, key, jobs, more, skipped, retryDueMs, found, fresh: isFresh };
-  const at = known.get(name)?.at ?? list.length;
-  known.set(name, { queue, key, jobs, more, skipped, gaps, retryDueMs, found, lane, at });
+  const entry = known.get(name);
+  const at = entry?.at ?? list.length;
+  if (entry === undefined) known.set(name, { name, lane, gaps, at });
+  else [entry.lane, entry.gaps] = [lane, gaps];
   list[at] = lane;
-  if (isFresh) fresh.add(name);
+  if (lane.fresh) fresh.add(name);
   else fresh.delete(name);
 }
 
 function outdate(memory: CacheState, name: string): void {
   const entry = memory.known.get(name);
-  if (entry !== undefined) put(memory, entry, false);
+  if (entry !== undefined) put(memory, name, { ...entry.lane, fresh: false }, entry.gaps);
 }
 
 function takeWanted(
@@ -243,7 +250,7 @@ function takeWanted(
       if (entry === undefined) continue;
       const depth = Math.max(jobs, named.get(lane)?.depth ?? 0);
       left -= depth;
-      named.set(lane, { queue: entry.queue, key: entry.key, depth });
+      named.set(lane, { queue: entry.lane.queue, key: entry.lane.key, depth });
     }
   };
   name(wanted);
@@ -278,7 +285,7 @@ function see(memory: CacheState, lanes: readonly LaneRead[], page: LanePage): vo
       return !left;
     });
     if (seen.length === 0) forget(memory, name);
-    const found = known.get(name)?.found ?? !isNew(memory, seen);
+    const found = known.get(name)?.lane.found ?? !isNew(memory, seen);
     const stays =
       seen.length === 0 || known.has(name) || memory.room.admits({ isNew: !found, open: open && lane.paged });
     // the next page begins with the first lane of this page that found no room
@@ -290,7 +297,8 @@ function see(memory: CacheState, lanes: readonly LaneRead[], page: LanePage): vo
     const isLeftOut = jobsOf(lane).map(({ id }) => leftOut.has(id));
     const [skipped, gaps] = [isLeftOut[0] === true, isLeftOut.includes(true)];
     memory.room.filled(name);
-    put(memory, { queue, key, jobs, more: front.length >= wanted, skipped, gaps, retryDueMs, found }, true);
+    const more = front.length >= wanted;
+    put(memory, name, { queue, key, jobs, more, skipped, retryDueMs, found, fresh: true }, gaps);
   }
   for (const name of memory.deep.keys()) if (!known.has(name)) memory.deep.delete(name);
   if (memory.whole) memory.after = start;
@@ -301,14 +309,17 @@ function add(memory: CacheState, job: KnownJob): boolean {
   const { known, byId, refusals, room, nowMs } = memory;
   const name = laneName(job);
   const entry = known.get(name);
-  const { queue, key, jobs, more, skipped, gaps, retryDueMs, found } = entry ?? { ...job, ...emptyLane };
-  if (byId.has(job.id) || refusals.leavesOut(job, nowMs) || more || gaps || retryDueMs !== null) return false;
+  const { queue, key } = job;
+  const lane = entry?.lane ?? { queue, key, ...emptyLane };
+  const { jobs, more, retryDueMs } = lane;
+  if (byId.has(job.id) || refusals.leavesOut(job, nowMs)) return false;
+  if (more || retryDueMs !== null || entry?.gaps === true) return false;
   if (entry === undefined && !room.admits({ isNew: true, open: false })) return false;
   const after = jobs.findIndex(({ priority }) => priority > job.priority);
   byId.set(job.id, job);
   room.filled(name);
   const all = jobs.toSpliced(after === -1 ? jobs.length : after, 0, job);
-  put(memory, { queue, key, jobs: all, more, skipped, gaps, retryDueMs, found }, true);
+  put(memory, name, { ...lane, jobs: all, fresh: true }, false);
   return true;
 }
 
@@ -316,18 +327,18 @@ function remove(memory: CacheState, { id, queue, key }: Parameters<LaneCache['re
   const name = laneName({ queue, key });
   const entry = memory.known.get(name);
   if (entry === undefined || !memory.byId.delete(id)) return;
-  const jobs = entry.jobs.filter((job) => job.id !== id);
+  const jobs = entry.lane.jobs.filter((job) => job.id !== id);
   if (jobs.length === 0) forget(memory, name);
-  else put(memory, { ...entry, jobs }, false);
+  else put(memory, name, { ...entry.lane, jobs, fresh: false }, entry.gaps);
 }
 
 const emptyLane = {
   jobs: [],
   more: false,
   skipped: false,
-  gaps: false,
   retryDueMs: null,
   found: false,
+  fresh: true,
 } as const;
 
 /** Reports whether a lane is new: its first job arrived after the last read. */
@@ -344,24 +355,23 @@ function leaveOther(memory: CacheState, job: KnownJob): void {
   if (before === undefined || laneName(before) === laneName(job)) return;
   const entry = memory.known.get(laneName(before));
   if (entry === undefined) return;
-  put(memory, { ...entry, jobs: entry.jobs.filter(({ id }) => id !== job.id) }, entry.lane.fresh);
+  const { name, lane, gaps } = entry;
+  put(memory, name, { ...lane, jobs: lane.jobs.filter(({ id }) => id !== job.id) }, gaps);
 }
 
-function settle(memory: CacheState, name: string, left: PlannedLane): void {
-  const { known, byId, wanted, deep, room } = memory;
-  const entry = known.get(name);
-  if (entry === undefined) return;
+function settle(memory: CacheState, left: PlannedLane<CachedLane>): void {
+  const { byId, wanted, deep, room } = memory;
+  const { name, lane, gaps } = left.entry;
   if (left.written > 0) room.served(name, left.written);
-  const jobs = entry.jobs.filter(({ id }) => byId.has(id));
-  freezeJobs(jobs, entry.jobs);
-  const usedUp = jobs.length === 0 && entry.more;
-  if (jobs.length === 0 && !entry.more && !left.refused) forget(memory, name);
+  const jobs = left.first ? lane.jobs.slice(left.jobs) : lane.jobs.filter(({ id }) => byId.has(id));
+  const usedUp = jobs.length === 0 && lane.more;
+  if (jobs.length === 0 && !lane.more && !left.refused) forget(memory, name);
   // a refused job still waits, so the job behind it is not the lane's first
-  else put(memory, { ...entry, jobs }, entry.lane.fresh && !left.refused);
-  const soonUsedUp = entry.more && jobs.length <= fewJobs && !memory.whole;
+  else put(memory, name, { ...lane, jobs, fresh: lane.fresh && !left.refused }, gaps);
+  const soonUsedUp = lane.more && jobs.length <= fewJobs && !memory.whole;
   if (usedUp) room.usedUp(name);
   const least = room.full() ? depthFull : depthMin;
-  if (left.refused || usedUp || soonUsedUp) wanted.set(name, Math.max(least, entry.jobs.length));
+  if (left.refused || usedUp || soonUsedUp) wanted.set(name, Math.max(least, lane.jobs.length));
   const depth = deep.get(name);
   if (depth === undefined || usedUp || left.jobs * 4 > depth) return;
   if (depth <= 2 * depthMin) deep.delete(name);

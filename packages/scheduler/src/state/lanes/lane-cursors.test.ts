@@ -1,3 +1,4 @@
+import { laneName } from '@pgqueue/core';
 import type { LaneJob, LaneRead, TickInput } from '@pgqueue/postgres/internal';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
@@ -113,7 +114,7 @@ function createStage(cursors: LaneCursors) {
       const seen = shown?.jobs.slice(0, wanted) ?? [];
       const stays = new Set(seen.filter(held).map(({ id }) => id));
       const known = seen.map(({ id, priority, seq }) => ({ id, priority, seq }));
-      cursors.went(lane, known, ({ id }) => stays.has(id));
+      cursors.went(laneName(lane), { ...lane, jobs: known }, ({ id }) => stays.has(id));
       const gone = new Set(known.map(({ id }) => id).filter((id) => !stays.has(id)));
       for (const job of jobs) if (gone.has(job.id)) job.inFlight = true;
       return seen;
@@ -324,7 +325,7 @@ test('a cursor moves on over jobs that came from another installation, whose num
   const rangesOf = (nowMs: number) => cursors.ranges(nowMs, createFlying([]))['q']?.['k'] ?? whole;
   expect(cursors.passed(lane, 0)).toBe(Number.MIN_SAFE_INTEGER);
   for (const seq of [-50, -30, -10]) {
-    cursors.went(lane, from(seq), () => false);
+    cursors.went(laneName(lane), { ...lane, jobs: from(seq) }, () => false);
     expect(cursors.passed(lane, 0)).toBe(seq + 19);
     // nothing behind the cursor is left out, also when late commits are looked for
     for (const nowMs of [0, 10_000]) {

@@ -34,10 +34,14 @@ export interface LaneCursors {
   /** Moves the lane's cursor back below these waiting jobs, which the background rescan found. */
   readonly found: (lane: LaneId, jobs: readonly Spot[]) => void;
   /**
-   * Advances the lane's cursor. `jobs`: the lane's complete ordered prefix before this batch; `stays`: not
+   * Advances the cursor of a lane, given with its name and its complete ordered prefix before this batch. `stays`: not
    * dispatched.
    */
-  readonly went: (lane: LaneId, jobs: readonly LanePosition[], stays: (job: LanePosition) => boolean) => void;
+  readonly went: <Job extends LanePosition>(
+    name: string,
+    lane: LaneId & { readonly jobs: readonly Job[] },
+    stays: (job: Job) => boolean,
+  ) => void;
   /** Returns the seq of the cursor at one priority, or one before all jobs: the lane is read from its beginning. */
   readonly passed: (lane: LaneId, priority: number) => number;
   /** Milliseconds until the next rescan for late commits must run; null: none is needed. */
@@ -144,8 +148,7 @@ export function createLaneCursors(): LaneCursors {
     },
     unseen: (nowMs) => partToLookAt(lanes, nowMs),
     found: (lane, jobs) => beginBefore(lanes.get(laneName(lane)), jobs),
-    went: (lane, jobs, stays) => {
-      const name = laneName(lane);
+    went: (name, { queue, key, jobs }, stays) => {
       if (gaps.has(name)) return;
       const cursor = lanes.get(name);
       const gone = prefix(jobs, stays, cursor);
@@ -158,7 +161,6 @@ export function createLaneCursors(): LaneCursors {
         return;
       }
       counts.delete(name);
-      const { queue, key } = lane;
       const { nowMs } = memory;
       const begun: Cursor = { queue, key, reached: new Map(), unseenAt: nowMs, lateAt: nowMs, wentAt: nowMs };
       lanes.set(name, begun);
@@ -308,12 +310,12 @@ function raiseFloor({ lanes, marks }: CursorState, name: string, nowMs: number):
  * Returns the dispatched prefix of the jobs: it ends at the first job that stays. Jobs up to the floor are
  * skipped: they carry the changed flag, so every tick finds them again.
  */
-function prefix(
-  jobs: readonly LanePosition[],
-  stays: (job: LanePosition) => boolean,
+function prefix<Job extends LanePosition>(
+  jobs: readonly Job[],
+  stays: (job: Job) => boolean,
   cursor: Cursor | undefined,
-): readonly LanePosition[] {
-  const gone: LanePosition[] = [];
+): readonly Job[] {
+  const gone: Job[] = [];
   for (const job of jobs) {
     const reached = cursor?.reached.get(job.priority);
     if (reached !== undefined && job.seq <= reached.floor) continue;

@@ -66,9 +66,13 @@ function fullQueues(
   hasRoom: (queue: string) => boolean,
 ): readonly string[] {
   const counts = new Map<string, number>();
-  for (const { queue } of lanes) counts.set(queue, (counts.get(queue) ?? 0) + 1);
+  let [last, full]: [string | undefined, boolean] = [undefined, false];
+  for (const { queue } of lanes) {
+    // lanes of one queue mostly stand side by side
+    if (queue !== last) [last, full] = [queue, !hasRoom(queue)];
+    if (full) counts.set(queue, (counts.get(queue) ?? 0) + 1);
+  }
   return [...counts]
-    .filter(([queue]) => !hasRoom(queue))
     .toSorted(([, a], [, b]) => b - a)
     .slice(0, queuesMax)
     .map(([queue]) => queue);
