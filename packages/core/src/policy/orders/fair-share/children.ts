@@ -71,7 +71,7 @@ export function childAt(share: Share, level: OpenLevel, id: number): Share {
 
 /**
  * Adds the lanes of a share to its children. For a lane that is the same object as in the last plan, the
- * child and the first job are taken from there.
+ * child and the first job are taken from there, and for one that has changed since, the child.
  */
 export function addLanes(share: Share, level: OpenLevel, rules: ShareRules): void {
   const inner = innerOf(share);
@@ -86,13 +86,16 @@ export function addLanes(share: Share, level: OpenLevel, rules: ShareRules): voi
     if (lane === undefined) continue;
     // a lane of the last plan is gone: skip it (a lane that was inserted leaves `at` as it is, below)
     if (before.lanes[at] !== lane && before.lanes[at + 1] === lane) at += 1;
-    const same = before.lanes[at] === lane;
-    let id = same ? (before.ids[at] ?? unknown) : unknown;
+    const last = before.lanes[at];
+    const same = last === lane;
+    let id =
+      same || (last?.key === lane.key && last.queue === lane.queue) ? (before.ids[at] ?? unknown) : unknown;
     let seq = same ? (before.seqs[at] ?? noSeq) : noSeq;
-    if (same || before.lanes[at] !== lanes[slot + 1]) at += 1;
-    if (id === unknown) {
+    if (same || last !== lanes[slot + 1]) at += 1;
+    if (!same || id === unknown) {
       const head = rules.headOf(lane);
-      id = head === undefined ? -1 : numberOf(children, level.of(head));
+      if (head === undefined) id = -1;
+      else if (id < 0) id = numberOf(children, level.of(head));
       seq = head?.seq ?? noSeq;
     }
     ids[slot] = id;

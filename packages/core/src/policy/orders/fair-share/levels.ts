@@ -50,18 +50,22 @@ export function levelName({ name, by }: ShareLevel, index: number): string {
 /** Opens a level for one plan. @throws {Error} if a weight or a guarantee is invalid */
 export function openLevel(level: ShareLevel, snapshot: Snapshot): OpenLevel {
   const { by, weight, min } = level;
-  const weightOf =
-    weight ?? (by === 'queue' ? (value: string): number => queueOf(snapshot, value).weight : () => 1);
+  const ofQueue = (value: string): number => queueOf(snapshot, value).weight;
+  const weightOf = weight ?? (by === 'queue' ? ofQueue : undefined);
   return {
     of:
       by === 'queue' ? (job) => job.queue : by === 'key' ? (job) => job.key : (job) => shareName(level, job),
-    weight: (value) => {
-      const given = answerOf('weight', weightOf(value, snapshot));
-      if (typeof given === 'number' && given >= shareWeights.min && given <= shareWeights.max) return given;
-      throw new Error(
-        `the weight of share ${value} is ${String(given)}, where a number from 0.000001 to 1,000,000 is expected`,
-      );
-    },
+    weight:
+      weightOf === undefined
+        ? () => 1
+        : (value) => {
+            const given = answerOf('weight', weightOf(value, snapshot));
+            if (typeof given === 'number' && given >= shareWeights.min && given <= shareWeights.max)
+              return given;
+            throw new Error(
+              `the weight of share ${value} is ${String(given)}, where a number from 0.000001 to 1,000,000 is expected`,
+            );
+          },
     min:
       min === undefined
         ? undefined

@@ -99,7 +99,8 @@ export interface Inner {
   /** Stored state of the level below. */
   readonly stored: Shares | null;
   readonly items: BookedJob[];
-  readonly bundles: Set<string>;
+  /** Bundles in flight. Null: none. */
+  bundles: Set<string> | null;
   /** Null until the share first comes up. */
   children: Children | null;
   /** Children that wait, except those in `arrivals`. Null on the last level. */
@@ -191,7 +192,7 @@ function createInner(depth: number, stored: Shares | null, items: BookedJob[] = 
     depth,
     stored,
     items,
-    bundles: new Set(),
+    bundles: null,
     children: null,
     order: null,
     arrivals: null,
@@ -221,11 +222,13 @@ export function storedBelow({ parent, id, inner }: Share): Shares | null {
 /** Counts a job in flight. */
 export function book(share: Share, entry: BookedJob): void {
   const { item, cost } = entry;
-  const { items, bundles } = innerOf(share);
-  items.push(entry);
+  const inner = innerOf(share);
+  inner.items.push(entry);
   share.booked += cost;
-  if (item.bundle !== null && bundles.has(item.bundle)) return;
-  if (item.bundle !== null) bundles.add(item.bundle);
+  if (item.bundle !== null) {
+    if (inner.bundles?.has(item.bundle) === true) return;
+    (inner.bundles ??= new Set()).add(item.bundle);
+  }
   share.slots += 1;
 }
 
