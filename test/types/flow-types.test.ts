@@ -2,6 +2,7 @@
 // in functions that are never called.
 import { defineTask, flow, implement, signal, timer } from '@pgqueue/core';
 import type { Flow, Need, NewJob } from '@pgqueue/core';
+import type { StepResult } from '@pgqueue/postgres';
 import type { FlowRun, Producer } from '@pgqueue/producer';
 import { describe, expect, expectTypeOf, test } from 'vitest';
 import { z } from 'zod';
@@ -12,6 +13,7 @@ const fetchPage = defineTask({
   payload: z.object({ url: z.string() }),
   result: z.object({ words: z.int() }),
 });
+const linkPage = defineTask({ name: 'link-page', payload, result: z.object({ links: z.array(z.string()) }) });
 const other = defineTask({ name: 'other', payload });
 const approval = z.object({ by: z.string() });
 const sumUp = defineTask({ name: 'sum-up', payload, needs: { pages: fetchPage } });
@@ -130,10 +132,42 @@ export function contextTypes(): readonly unknown[] {
 }
 
 /** Never called: only compiled. */
+export async function endTypes(producer: Producer, chain: Flow): Promise<unknown> {
+  const run = await producer.start(counting);
+  for await (const { result } of run.results('pages'))
+    expectTypeOf(result).toEqualTypeOf<{ words: number } | null>();
+  for await (const { result } of run.results('ok'))
+    expectTypeOf(result).toEqualTypeOf<{ by: string } | null>();
+  for await (const { result } of run.results('late')) expectTypeOf(result).toEqualTypeOf<unknown>();
+  const both = await producer.start(
+    flow('both').step('all', [fetchPage.job({ url: 'a' }), linkPage.job({})]),
+  );
+  for await (const { result } of both.results('all'))
+    expectTypeOf(result).toEqualTypeOf<{ words: number } | { links: string[] } | null>();
+  const outer = await producer.start(flow('outer').step('site', counting));
+  for await (const { result } of outer.results('site.pages'))
+    expectTypeOf(result).toEqualTypeOf<{ words: number } | null>();
+  const loop = await producer.start(chain);
+  expectTypeOf(loop.results('x')).toEqualTypeOf<AsyncIterable<StepResult>>();
+  const later = producer.flow<typeof counting>(run.id);
+  expectTypeOf(later.results('pages')).toEqualTypeOf(run.results('pages'));
+  return [
+    loop.results('copy-2'),
+    producer.flow(run.id).results('sum'),
+    // @ts-expect-error: no such step
+    run.results('page'),
+    // @ts-expect-error: no such step
+    later.results('page'),
+    // @ts-expect-error: a nested flow is no step itself
+    outer.results('site'),
+  ];
+}
+
+/** Never called: only compiled. */
 export function startTypes(producer: Producer, chain: Flow): readonly Promise<unknown>[] {
   return [
     producer.start(counting, { key: 'acme', uniqueKey: 'site-7', deadline: '7d' }).then((run) => {
-      expectTypeOf(run).toEqualTypeOf<FlowRun>();
+      expectTypeOf(run).toExtend<FlowRun>();
       return run.ended({ timeout: '1h' });
     }),
     producer.start(chain),

@@ -52,6 +52,8 @@ export type {
   Fits,
   FreshName,
   StepName,
+  StepsOf,
+  StepValue,
   StepOptions,
   WithStep,
   WithSteps,

@@ -1,4 +1,4 @@
-import type { Codec } from '@pgqueue/core';
+import type { AnyFlow, Codec, StepName, StepsOf, StepValue } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
 import { aText, flowLimits, throwProblems, unreachable, valueProblems } from '@pgqueue/core/internal';
 import type { StepResult } from '@pgqueue/postgres';
@@ -35,12 +35,18 @@ export interface FlowHandle {
   results(step: string): AsyncIterable<StepResult>;
 }
 
+/** A {@link FlowHandle} of a flow whose steps are known. */
+export interface FlowHandleOf<Steps> extends FlowHandle {
+  /** See {@link FlowHandle.results}. */
+  results<const Name extends StepName<Steps>>(step: Name): AsyncIterable<StepResult<StepValue<Steps, Name>>>;
+}
+
 /** Waits for ends of flows, and reads their results. Made by {@link createFlowEnds}. */
 export interface FlowEnds {
   /** @param id in the form in which the database returns it */
-  readonly handle: (id: string) => FlowHandle;
+  readonly handle: <Steps>(id: string) => FlowHandleOf<Steps>;
   /** `producer.flow`. */
-  readonly flow: (id: string) => FlowHandle;
+  readonly flow: <Of extends AnyFlow>(id: string) => FlowHandleOf<StepsOf<Of>>;
   /** Rejects all waits. */
   readonly stop: () => Promise<void>;
 }
@@ -55,7 +61,8 @@ export function createFlowEnds(parts: HearingParts | undefined, codec: Codec | u
     new PgQueueError('closed', 'this producer was closed: it awaits no flows');
   let isClosed = false;
 
-  async function* results(flow: string, step: string): AsyncGenerator<StepResult> {
+  /** Yields results of any type: their task has checked them. */
+  async function* results<Result>(flow: string, step: string): AsyncGenerator<StepResult<Result>> {
     throwProblems('configuration', 'flow.results', valueProblems(stepName, step, 'step'));
     if (parts === undefined) throw noDatabase('await flows');
     let after: string | undefined;
@@ -74,13 +81,13 @@ export function createFlowEnds(parts: HearingParts | undefined, codec: Codec | u
       if (page === undefined) throw stepNotFound(flow, step);
       for (const end of page.items) {
         if (end.job !== null && end.outcome === 'done') keptResult(end.job, end.result);
-        yield end;
+        yield end as StepResult<Result>;
       }
       after = page.next ?? undefined;
     } while (after !== undefined);
   }
 
-  const handle = (id: string): FlowHandle => ({
+  const handle = <Steps>(id: string): FlowHandleOf<Steps> => ({
     id,
     ended: async (options = {}) => {
       const timeoutMs = waitMs('flow.ended', options);

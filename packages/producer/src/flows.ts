@@ -1,9 +1,9 @@
-import type { AnyFlow, FlowOptions, Signal, SignalInput } from '@pgqueue/core';
+import type { AnyFlow, FlowOptions, Signal, SignalInput, StepsOf } from '@pgqueue/core';
 import type { FlowRow } from '@pgqueue/core/internal';
 import { PgQueueError } from '@pgqueue/core';
 import { encodedFlow, encodedSignal, toFlowRow, toSignalValue } from '@pgqueue/core/internal';
 import type { FlowStarted } from '@pgqueue/postgres/internal';
-import type { FlowEnds, FlowHandle } from './flow-ends.ts';
+import type { FlowEnds, FlowHandle, FlowHandleOf } from './flow-ends.ts';
 import { signalFlowId } from '@pgqueue/postgres/internal';
 import { sendingOf, traceSend } from '@pgqueue/telemetry/internal';
 import type { EnqueuerParts } from './enqueuer.ts';
@@ -20,6 +20,12 @@ export interface FlowRun extends FlowHandle {
   readonly outcome: 'started' | 'repeated' | 'kept';
 }
 
+/** A {@link FlowRun} of a flow whose steps are known. */
+export interface FlowRunOf<Steps> extends FlowRun, FlowHandleOf<Steps> {
+  /** See {@link FlowHandle.results}. */
+  readonly results: FlowHandleOf<Steps>['results'];
+}
+
 /** Starts flows, and gives their signals. */
 export interface FlowStarter {
   /**
@@ -27,7 +33,7 @@ export interface FlowStarter {
    * transient error, outside of transactions: its id makes that safe.
    * @throws {PgQueueError} `invalid_flow`, with all problems at once; `schema_version`, `too_many_pending`
    */
-  start(flow: AnyFlow, options?: FlowOptions): Promise<FlowRun>;
+  start<Of extends AnyFlow>(flow: Of, options?: FlowOptions): Promise<FlowRunOf<StepsOf<Of>>>;
   /**
    * Gives a signal its value; the first value wins. `repeated`: it had one already, maybe by a try of this call whose answer was
    * lost. `ended`: the step or its flow has ended.
@@ -93,14 +99,14 @@ export function createFlowStarter({ writing, handle, ...parts }: FlowParts): Flo
   };
 
   return {
-    start: async (flow, options = {}) => {
+    start: async <Of extends AnyFlow>(flow: Of, options = {}) => {
       const make = (): Promise<FlowRow> => toFlowRow(flow, options, ids.make);
       let plain = await make();
       const anew = await ids.settle(() => send(parts.check));
       if (anew === true) plain = await make();
       const row = encodedFlow(codec, plain);
       const { id, outcome } = await started(carriedBy(row, sourceTrace(parts.trace)));
-      return { ...handle(id), outcome };
+      return { ...handle<StepsOf<Of>>(id), outcome };
     },
     signal: async (flowId, step, value, by) => {
       const text = encodedSignal(codec, await toSignalValue({ flowId, step, value, by }), {

@@ -1,4 +1,4 @@
-import type { Codec, Enqueued, Observer } from '@pgqueue/core';
+import type { AnyFlow, Codec, Enqueued, Observer, StepsOf } from '@pgqueue/core';
 import type { Shape } from '@pgqueue/core/internal';
 import { allObservers } from '@pgqueue/core';
 import { aCodec, aFlag, aFunction, optional, optionProblems } from '@pgqueue/core/internal';
@@ -19,7 +19,7 @@ import {
 import { createMetrics } from '@pgqueue/telemetry';
 import type { Enqueuer } from './enqueuer.ts';
 import { createEnqueuer } from './enqueuer.ts';
-import type { FlowHandle } from './flow-ends.ts';
+import type { FlowHandleOf } from './flow-ends.ts';
 import { createFlowEnds } from './flow-ends.ts';
 import { createIds } from './ids.ts';
 import type { FlowStarter } from './flows.ts';
@@ -78,7 +78,7 @@ export interface Producer extends Enqueuer, FlowStarter {
    * A flow by its id, such as one that another process started: awaits its end, and reads its results. Asks nothing yet.
    * @throws {PgQueueError} `configuration`: the id is no UUID
    */
-  flow(id: string): FlowHandle;
+  flow<Of extends AnyFlow>(id: string): FlowHandleOf<StepsOf<Of>>;
   /**
    * Waits for enqueues under way, then ends the pool, unless it was given. Waits for results reject with `closed`. May be called
    * again.

@@ -25,7 +25,7 @@ test('a flow is found by its id; its results come by page, and are of that flow 
   expect(ends.filter(({ outcome }) => outcome !== 'done')).toHaveLength(1);
   expect(await listed(other.results('pages'))).toEqual([]);
   expect(() => producer.flow('page')).toThrow('producer.flow takes the id of a flow, a UUID, not "page"');
-  await expect(listed(other.results(''))).rejects.toMatchObject({ code: 'configuration' });
+  await expect(listed(producer.flow(other.id).results(''))).rejects.toMatchObject({ code: 'configuration' });
   await producer.close();
   await expect(listed(other.results('pages'))).rejects.toMatchObject({ code: 'closed' });
 });

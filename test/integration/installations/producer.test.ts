@@ -1,5 +1,6 @@
 import { defineTask, flow, installationOf, signal } from '@pgqueue/core';
 import { setRoute } from '@pgqueue/postgres/internal';
+import type { FlowHandle } from '@pgqueue/producer';
 import type { RouterProducer } from '@pgqueue/router';
 import { createRouter, homeOf } from '@pgqueue/router';
 import { once } from 'node:events';
@@ -100,7 +101,8 @@ describe('three installations', () => {
     expect(installationOf(run.id)).toBe(2);
     expect(await waitingIn(several)).toEqual([0, 3, 0]);
     expect(await producer().signal(run.id, 'go', null)).toBe('signalled');
-    for (const found of [run, producer().flow(run.id)]) {
+    const both: readonly FlowHandle[] = [run, producer().flow(run.id)];
+    for (const found of both) {
       await expect(found.ended({ timeout: 0 })).rejects.toMatchObject({ code: 'result_timeout' });
       const request = new AbortController();
       const left = found.ended({ timeout: '1h', signal: request.signal }).catch((error: unknown) => error);

@@ -60,14 +60,27 @@ export type Fits<Work, Steps> = string extends keyof Steps
     ? unknown
     : Missing<NeedsIn<Work>, Steps>;
 
+/** Types of the steps of a flow. Any, if they are not known until it is built. */
+export type StepsOf<Of extends AnyFlow> =
+  Of extends WithSteps<infer Steps> ? (unknown extends Steps ? AnySteps : Steps) : AnySteps;
+
+/** Type of the results of a step's jobs, or of the value of a signal. Unknown, if the step is. */
+export type StepValue<Steps, Name> = Name extends keyof Steps
+  ? Steps[Name] extends { readonly result: infer Result }
+    ? Result
+    : Steps[Name] extends { readonly signal: infer Value }
+      ? Value
+      : unknown
+  : unknown;
+
 /** Contents of a step, as other steps see them. */
 type KindOf<Work> =
   Work extends Signal<infer Schema>
     ? { readonly signal: StandardSchemaV1.InferInput<Schema> }
     : [JobIn<Work>] extends [never] // an empty list fits every task
       ? { readonly task: never }
-      : JobIn<Work> extends NewJob<unknown, infer Task>
-        ? { readonly task: Task }
+      : JobIn<Work> extends NewJob<infer Result, infer Task>
+        ? { readonly task: Task; readonly result: Result }
         : { readonly timer: true };
 
 type JobIn<Work> = Work extends readonly (infer Job)[] ? Job : Work;

@@ -110,11 +110,12 @@ export interface FlowListOptions extends FlowFilter {
 }
 
 /** End of one job of a step: its result, or the way in which it ended without being done. */
-export interface StepResult {
+export interface StepResult<Result = unknown> {
   /** Id of the job; null: the value of a signal. */
   readonly job: string | null;
   readonly outcome: 'done' | 'dead' | 'cancelled' | 'expired' | 'erased';
-  readonly result: unknown;
+  /** Null unless the job is done. */
+  readonly result: Result | null;
 }
 
 /**

@@ -1,7 +1,7 @@
-import type { Enqueued, FlowOptions, JobOptions, NewJob } from '@pgqueue/core';
+import type { AnyFlow, Enqueued, FlowOptions, JobOptions, NewJob, StepsOf } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
 import { checkJobList, isTask } from '@pgqueue/core/internal';
-import type { FlowRun, Producer, ResultOptions } from '@pgqueue/producer';
+import type { FlowRunOf, Producer, ResultOptions } from '@pgqueue/producer';
 import { waitMs } from '@pgqueue/producer/internal';
 import type { Member } from '../installations/member.ts';
 import type { Routes } from '../route/routes.ts';
@@ -124,9 +124,9 @@ export function createRouterProducer(parts: RouterProducerParts): RouterProducer
         producers.plain(member).signalJob(jobId, name, value, by),
       );
     },
-    flow: (id) => {
+    flow: <Of extends AnyFlow>(id: string) => {
       use();
-      return flowIn(members, producers, id);
+      return flowIn<Of>(members, producers, id);
     },
     result: async (job, options) => {
       use();
@@ -136,11 +136,11 @@ export function createRouterProducer(parts: RouterProducerParts): RouterProducer
 }
 
 /** Starts a flow in the home of its key. */
-async function startFlow(
+async function startFlow<Of extends AnyFlow>(
   parts: RouterProducerParts,
-  flow: Parameters<Producer['start']>[0],
+  flow: Of,
   options: FlowOptions = {},
-): Promise<FlowRun> {
+): Promise<FlowRunOf<StepsOf<Of>>> {
   const under = (id: string | undefined): FlowOptions => (id === undefined ? options : { ...options, id });
   return enqueueAtHome(parts, {
     of: 'flow',
