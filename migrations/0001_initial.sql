@@ -1345,7 +1345,8 @@ declare
   v_ended jsonb;
 begin
   perform assert_leader(p_leader, p_epoch);
-  select max(t.n) + 1, count(*), array_agg(distinct t.flow) into v_next, v_taken, v_asked
+  -- no number that a program can't hold exactly: rows written by hand may have any
+  select max(t.n) filter (where t.n < 2 ^ 53) + 1, count(*), array_agg(distinct t.flow) into v_next, v_taken, v_asked
   from (select t.n, t.flow from flow_tally t where t.n >= (p_read ->> 'from')::bigint order by t.n limit v_max) t;
   for v_late in select f.id from flow f where f.ended is null and f.stopping is null and f.deadline <= v_now order by f.deadline limit 100 loop
     perform stop_flow(v_late, 'its deadline has passed', true);

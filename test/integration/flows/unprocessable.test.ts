@@ -46,3 +46,20 @@ test('a flow that can not be processed fails alone, and wakes the job that waits
     { waiter_token: null },
   ]);
 });
+
+test('a tally of any number stops no flow', async () => {
+  const steps = [
+    { name: 'a', jobs: 0 },
+    { name: 'b', needs: [[0]], jobs: 1 },
+  ];
+  const flow = await start({ steps });
+  await sql('insert into pgqueue.flow_tally (n, flow) overriding system value values ($1, $2)', [
+    '9223372036854775807',
+    flow,
+  ]);
+  await advance();
+  expect(await sql('select count(*)::integer as jobs from pgqueue.queue where flow = $1', [flow])).toEqual([
+    { jobs: 1 },
+  ]);
+  expect(await sql('select n from pgqueue.flow_tally', [])).toEqual([]);
+});
