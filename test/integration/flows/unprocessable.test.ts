@@ -48,11 +48,12 @@ test('a flow that can not be processed fails alone, and wakes the job that waits
 });
 
 test('a tally of any number stops no flow', async () => {
-  const steps = [
-    { name: 'a', jobs: 0 },
-    { name: 'b', needs: [[0]], jobs: 1 },
-  ];
-  const flow = await start({ steps });
+  const flow = await start({
+    steps: [
+      { name: 'a', jobs: 0 },
+      { name: 'b', needs: [[0]], jobs: 1 },
+    ],
+  });
   await sql('insert into pgqueue.flow_tally (n, flow) overriding system value values ($1, $2)', [
     '9223372036854775807',
     flow,
