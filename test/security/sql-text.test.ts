@@ -27,11 +27,6 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     behind: 'one of two operators in the code',
     order: 'one of two words in the code',
   },
-  'postgres/src/dashboard/find-jobs.ts': {
-    'sql.table(`${database.schema}.${name}`)': 'quoted, and one of four names in the code',
-    'sql.table(`${schema}.flow_step`)': 'quoted, and made of the schema’s name',
-    "sql.raw(hasItem(schema, { id: 't.id' }))": 'made of the schema’s name and constants',
-  },
   'postgres/src/dashboard/flows.ts': {
     'sql.table(`${schema}.flow`)': 'quoted, and made of the schema’s name',
   },
@@ -155,13 +150,17 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     id: 'the name of a column, a constant',
     leased: 'one of two constants beside it',
   },
+  'postgres/src/reads/job-sources.ts': {
+    'hex.slice(0, 8)': 'an id, which is a parameter',
+    'hex.slice(8)': 'an id, which is a parameter',
+    'sql.table(`${database.schema}.${name}`)': 'quoted, and one of four names in the code',
+    'sql.table(`${schema}.flow_step`)': 'quoted, and made of the schema’s name',
+    "sql.raw(hasItem(schema, { id: 't.id' }))": 'made of the schema’s name and constants',
+  },
   'postgres/src/reads/jobs.ts': {
     'summaryColumns(schema)': 'columns, made of the schema’s name',
     'sql.raw(summaryColumns(schema))': 'columns, made of the schema’s name',
     'sql.table(`${schema}.job`)': 'quoted, and made of the schema’s name',
-    "sql.raw(hasItem(schema, { id: 't.id' }))": 'made of the schema’s name and constants',
-    home: 'one of three names in the code',
-    column: 'one of two names in the code',
   },
   'postgres/src/reads/queue-settings.ts': {
     settingsColumns: 'columns, a constant',

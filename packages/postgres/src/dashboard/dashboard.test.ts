@@ -2,7 +2,8 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { addHistograms, quantileMs } from './activity.ts';
 import { groupOf, withoutDetails } from './dead-groups.ts';
-import { firstIdOf, timeOfId } from './find-jobs.ts';
+import { firstIdOf } from '../reads/job-sources.ts';
+import { timeOfId } from './find-jobs.ts';
 
 const bucketOf = (ms: number): number =>
   ms <= 1 ? 0 : Math.min(160, Math.ceil(Math.log(ms) / Math.log(1.25)));

@@ -1,33 +1,9 @@
-import type { JobStatus } from '@pgqueue/core';
-import { unreachable } from '@pgqueue/core/internal';
 import type { RawBuilder } from 'kysely';
 import { sql } from 'kysely';
 import type { Database } from '../connection/database.ts';
-import { hasItem } from '../reads/items.ts';
-import type { JobTable } from '../reads/jobs.ts';
-import { tablesOf } from '../reads/jobs.ts';
+import type { FindFilter, JobTable } from '../reads/job-sources.ts';
+import { allOf, conditionsOf, idConditions, isOfFlow, rowsOf, tablesOf } from '../reads/job-sources.ts';
 import { waitingQueues } from './keys.ts';
-
-/** A filter of jobs: a job must match every given field. */
-export interface FindFilter {
-  readonly status?: JobStatus;
-  /** Without a status: only waiting and running jobs. */
-  readonly unfinished?: boolean;
-  readonly queue?: string;
-  readonly task?: string;
-  readonly key?: string;
-  /** Created from `since` on and before `until`, as the ids tell it: only UUID v7 do, so jobs with others never match. */
-  readonly since?: Date;
-  readonly until?: Date;
-  /** Text in the message of its last error, in any case. */
-  readonly error?: string;
-  /** A field of the payload: the names that lead to it, and its value as text. */
-  readonly field?: { readonly path: readonly string[]; readonly value: string };
-  /** Node that runs it, or ran it last. */
-  readonly node?: string;
-  /** Flow that it belongs to, and the name of its step there. */
-  readonly flow?: { readonly id: string; readonly step?: string };
-}
 
 /** One page of the jobs that match a filter. */
 export interface FindOptions extends FindFilter {
@@ -137,38 +113,10 @@ async function walked(database: Database, rows: RawBuilder<unknown>, options: Fi
   return found.rows[0] ?? { ids: [], seen: 0, lowest: null };
 }
 
-/** Returns SQL for all rows of a source, as `t`. */
-function rowsOf(database: Database, source: JobTable, options: FindFilter): RawBuilder<unknown> {
-  const table = (name: string): RawBuilder<unknown> => sql.table(`${database.schema}.${name}`);
-  switch (source) {
-    case 'queue':
-      return sql`select ${columns(options)}, null::text as node, ${waiting(database, options)} as status from ${table('queue')} t`;
-    case 'work_item':
-      // columns by name: a viewer may not read all of them
-      return sql`select t.*, w.lock_key as node,
-                        case when w.lock_key is null then 'ready' else 'running' end as status
-                 from (select i.id, i.lock_key from ${table('work_item')} i offset 0) w
-                 cross join lateral (
-                   select ${columns(options)} from ${table('queue')} t
-                   where t.id = w.id offset 0) t`;
-    case 'dead_letter':
-      return sql`select ${columns(options)}, t.node, 'dead' as status from ${table('dead_letter')} t`;
-    case 'history':
-      return sql`select ${columns(options)}, t.node, t.outcome as status from ${table('history')} t`;
-    default:
-      return unreachable(source);
-  }
-}
-
 /** Returns SQL for the newest rows of a table after the cursor. */
 function backwards(database: Database, source: JobTable, options: FindOptions): RawBuilder<unknown> {
   const max = isWide(options) ? options.walkMax : Math.min(options.walkMax, options.limit + 1);
-  return sql`${rowsOf(database, source, options)} where ${ids(options)} order by t.id desc limit ${max}`;
-}
-
-/** Returns SQL for the columns that every source has, by name: a viewer may not read all of them. */
-function columns(options: FindFilter): RawBuilder<unknown> {
-  return sql`t.id, t.queue, t.task, t.key, t.flow, t.step, t.errors, ${payload(options)} as payload`;
+  return sql`${rowsOf(database, source, options)} where ${allOf(idConditions(options))} order by t.id desc limit ${max}`;
 }
 
 /** Rows of a flow that are read from each table: reading and sorting them takes a quarter of a second. */
@@ -192,7 +140,7 @@ function straightTo(
   const rows = rowsOf(database, source, options);
   // by the indexes on flow and step; work items are few, and walked
   if (options.flow !== undefined && source !== 'work_item')
-    return sql`${rows} where ${isOfFlow(database, options)} limit ${straightMax(options)}`;
+    return sql`${rows} where ${isOfFlow(database, options.flow)} limit ${straightMax(options)}`;
   if (options.flow !== undefined || source !== 'queue') return undefined;
   const { status, key, queue, walkMax } = options;
   if (status === 'delayed')
@@ -206,30 +154,6 @@ function straightTo(
     limit ${walkMax}`;
 }
 
-/** Returns the condition that a job is of the filter's flow and step. */
-function isOfFlow({ schema }: Database, { flow }: FindFilter): RawBuilder<boolean> {
-  if (flow === undefined) return sql<boolean>`true`;
-  const { id, step } = flow;
-  const steps = sql.table(`${schema}.flow_step`);
-  const ofStep =
-    step === undefined
-      ? sql``
-      : sql`and t.step = (select s.step from ${steps} s where s.flow = ${id}::uuid and s.name = ${step})`;
-  return sql<boolean>`t.flow = ${id}::uuid ${ofStep}`;
-}
-
-/** Returns SQL for the status of a row of QUEUE, looked up only if the filter has a status. */
-function waiting({ schema }: Database, { status }: FindFilter): RawBuilder<unknown> {
-  if (status === undefined) return sql`null::text`;
-  return sql`case when ${sql.raw(hasItem(schema, { id: 't.id' }))} then 'item'
-                  when t.run_after is null then 'pending' else 'delayed' end`;
-}
-
-/** Returns SQL for the payload, read only if the filter looks into it: not every role may read it. */
-function payload({ field }: FindFilter): RawBuilder<unknown> {
-  return field === undefined ? sql`null::jsonb` : sql`t.payload`;
-}
-
 /** Reports whether some of the rows read may not match. */
 function isWide({ status, queue, task, key, error, field, node, flow }: FindFilter): boolean {
   return [status === 'dead' ? undefined : status, queue, task, key, error, field, node, flow].some(
@@ -237,43 +161,8 @@ function isWide({ status, queue, task, key, error, field, node, flow }: FindFilt
   );
 }
 
-/** Time by which a producer's clock may be ahead of this one. */
-const aheadMs = 86_400_000;
-
-function ids({ after, since, until }: FindOptions): RawBuilder<boolean> {
-  const isDated = since !== undefined || until !== undefined;
-  const parts = [
-    ...(after === undefined ? [] : [sql`t.id < ${after}::uuid`]),
-    ...(since === undefined ? [] : [sql`t.id >= ${firstIdOf(since)}::uuid`]),
-    // bounded above, too: ids of other versions, made of digests, may be anywhere
-    ...(isDated ? [sql`t.id < ${firstIdOf(until ?? new Date(Date.now() + aheadMs))}::uuid`] : []),
-    ...(isDated ? [sql`substr(t.id::text, 15, 1) = '7'`] : []),
-  ];
-  return parts.length === 0 ? sql<boolean>`true` : sql<boolean>`${sql.join(parts, sql` and `)}`;
-}
-
-function fits(database: Database, options: FindOptions): RawBuilder<boolean> {
-  const { status, queue, task, key, error, field, node, flow } = options;
-  const parts = [
-    ids(options),
-    ...(status === undefined ? [] : [sql`t.status = ${status}`]),
-    ...(queue === undefined ? [] : [sql`t.queue = ${queue}`]),
-    ...(task === undefined ? [] : [sql`t.task = ${task}`]),
-    ...(key === undefined ? [] : [sql`t.key = ${key}`]),
-    ...(node === undefined ? [] : [sql`t.node = ${node}`]),
-    ...(flow === undefined ? [] : [isOfFlow(database, options)]),
-    ...(error === undefined
-      ? []
-      : [sql`position(lower(${error}) in lower(t.errors -> -1 ->> 'message')) > 0`]),
-    ...(field === undefined ? [] : [sql`t.payload #>> ${field.path} = ${field.value}`]),
-  ];
-  return sql<boolean>`coalesce(${sql.join(parts, sql` and `)}, false)`;
-}
-
-/** Returns the smallest UUID v7 of a millisecond. */
-export function firstIdOf(time: Date): string {
-  const hex = Math.max(0, time.getTime()).toString(16).padStart(12, '0').slice(-12);
-  return `${hex.slice(0, 8)}-${hex.slice(8)}-0000-0000-000000000000`;
+function fits(database: Database, options: FindOptions): RawBuilder<unknown> {
+  return sql`coalesce(${allOf(conditionsOf(database, options))}, false)`;
 }
 
 /** Returns the creation time of a UUID v7. */

@@ -6,7 +6,7 @@ export { asRole, missingRoles } from './as-role.ts';
 export { audited, listAudit, noteAction, noteResult } from './audit.ts';
 export type { GroupedDead, GroupedFilter } from './dead-groups.ts';
 export { groupOf, listGroupedDead } from './dead-groups.ts';
-export type { FindFilter } from './find-jobs.ts';
+export type { FindFilter } from '../reads/job-sources.ts';
 export { countFound, findJobs, timeOfId } from './find-jobs.ts';
 export { countFailedFlows, findFlows, listStepEnds, readFlowNames } from './flows.ts';
 export type { SavedState, TableSize } from './installation.ts';

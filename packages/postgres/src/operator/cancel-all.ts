@@ -1,9 +1,9 @@
 import type { Shape } from '@pgqueue/core/internal';
 import { PgQueueError } from '@pgqueue/core';
 import { aFunction, anything, oneOf, optional, optionProblems, throwProblems } from '@pgqueue/core/internal';
-import type { FindFilter } from '../dashboard/find-jobs.ts';
 import { countFound, findJobs } from '../dashboard/find-jobs.ts';
 import type { Database } from '../connection/database.ts';
+import type { FindFilter } from '../reads/job-sources.ts';
 
 /** A filter of unfinished jobs: a job must match every given field. At least one field is required. */
 export interface UnfinishedFilter {

@@ -1,12 +1,13 @@
 import type { Attributes, JobStatus, TraceContext } from '@pgqueue/core';
 import { PgQueueError } from '@pgqueue/core';
-import { isUuid, jobStatuses, unreachable } from '@pgqueue/core/internal';
-import type { AliasedExpression, SelectQueryBuilder } from 'kysely';
+import { isUuid, jobStatuses } from '@pgqueue/core/internal';
+import type { RawBuilder } from 'kysely';
 import { sql } from 'kysely';
 import type { Database } from '../connection/database.ts';
-import type { AttemptError, QueueTable, Tables } from '../connection/tables.ts';
+import type { AttemptError } from '../connection/tables.ts';
+import type { FindFilter, JobTable } from './job-sources.ts';
+import { allOf, conditionsOf, isOfFlow, rowsOf, tablesOf } from './job-sources.ts';
 import type { Page } from './page.ts';
-import { hasItem } from './items.ts';
 import { badCursor, checkLimit, checkTexts, pageOf } from './page.ts';
 
 /** A job in listings: everything but its payload, its result and its older errors. */
@@ -108,8 +109,10 @@ export async function listJobs(database: Database, options: JobListOptions = {})
   if (step !== undefined && flow === undefined)
     throw new PgQueueError('configuration', 'a step is of a flow: give the flow, too');
   if (after !== undefined && !isUuid(after)) throw badCursor(after);
-  const parts = tablesOf(options.status).map(
-    (table) => sql`(${idsIn(database, table, options).limit(limit + 1)})`,
+  const filter = { status, queue, task, key, flow: flow === undefined ? undefined : { id: flow, step } };
+  const parts = tablesOf(status).map(
+    (table) => sql`(select t.id from (${candidates(database, table, filter)}) t
+      where ${allOf(conditionsOf(database, { ...filter, after }))} order by t.id desc limit ${limit + 1})`,
   );
   const ids = sql`array(
     select id from (${sql.join(parts, sql` union all `)}) parts order by id desc limit ${limit + 1})`;
@@ -120,98 +123,18 @@ export async function listJobs(database: Database, options: JobListOptions = {})
   return pageOf(rows, limit, { toItem: (row) => row, cursor: ({ id }) => id });
 }
 
-export type JobTable = 'queue' | 'work_item' | 'dead_letter' | 'history';
-
 /**
- * Returns the tables that hold jobs of a status. Ready and running jobs are found by the work items, which
- * are few.
+ * Returns SQL for the rows of a table that may match, as far as an index leads to them. The fence (`offset 0`)
+ * keeps the planner from walking the index on id past all jobs of other flows.
  */
-export function tablesOf(status: JobStatus | undefined): readonly JobTable[] {
-  switch (status) {
-    case undefined:
-      return ['queue', 'dead_letter', 'history'];
-    case 'delayed':
-    case 'pending':
-      return ['queue'];
-    case 'ready':
-    case 'running':
-      return ['work_item'];
-    case 'dead':
-      return ['dead_letter'];
-    case 'done':
-    case 'cancelled':
-    case 'expired':
-      return ['history'];
-    default:
-      return unreachable(status);
-  }
-}
-
-/** Selects the ids that match the filter in one table, newest first. */
-function idsIn(
-  database: Database,
-  table: JobTable,
-  { status, after, flow, step, ...wanted }: JobListOptions,
-): SelectQueryBuilder<Tables, keyof Tables, { id: string }> {
-  const { kysely, schema } = database;
-  const isItem = table === 'work_item';
-  const home = isItem ? 'queue' : table;
-  let query = kysely
-    // each has the columns that are used
-    .selectFrom(
-      (flow === undefined
-        ? `${home} as t`
-        : ofFlow(database, home, { flow, step })) as unknown as 'queue as t',
-    )
-    .select('t.id')
-    .orderBy('t.id', 'desc');
-  for (const column of ['queue', 'task', 'key'] as const) {
-    const value = wanted[column];
-    if (value !== undefined) query = query.where(`t.${column}`, '=', value);
-  }
-  if (after !== undefined) query = query.where('t.id', '<', after);
-  if (isItem) {
-    query = query.where('t.id', 'in', (items) =>
-      items
-        .selectFrom('work_item')
-        .select('work_item.id')
-        .where('lock_key', status === 'ready' ? 'is' : 'is not', null),
-    );
-  } else if (table === 'queue' && status !== undefined) {
-    query = query
-      .where('t.run_after', status === 'delayed' ? 'is not' : 'is', null)
-      .where(sql<boolean>`not ${sql.raw(hasItem(schema, { id: 't.id' }))}`);
-  } else if (table === 'history' && status !== undefined) {
-    query = query.where(sql<boolean>`t.outcome = ${status}`);
-  }
-  return query as unknown as SelectQueryBuilder<Tables, keyof Tables, { id: string }>;
-}
-
-/**
- * Selects a flow's rows of a table, by its index on flow and step. The fence (`offset 0`) keeps the planner
- * from walking the index on id instead, past all jobs of others.
- */
-function ofFlow(
-  { kysely }: Database,
-  table: Exclude<JobTable, 'work_item'>,
-  { flow, step }: { readonly flow: string; readonly step: string | undefined },
-): AliasedExpression<QueueTable, 't'> {
-  const own = { queue: 'run_after', dead_letter: 'reason', history: 'outcome' } as const;
-  let query = kysely
-    .selectFrom(table as 'queue')
-    .select(['id', 'queue', 'task', 'key', own[table] as 'run_after'])
-    .where('flow', '=', flow)
-    .offset(0);
-  if (step !== undefined) {
-    query = query.where('step', '=', (steps) =>
-      steps
-        .selectFrom('flow_step')
-        .select('flow_step.step')
-        .where('flow_step.flow', '=', flow)
-        .where('flow_step.name', '=', step),
-    );
-  }
-  return query.as('t') as unknown as AliasedExpression<QueueTable, 't'>;
+function candidates(database: Database, table: JobTable, filter: FindFilter): RawBuilder<unknown> {
+  const { status, flow } = filter;
+  const parts = [
+    ...(flow === undefined ? [] : [isOfFlow(database, flow)]),
+    ...(status === 'delayed' ? [sql`t.run_after is not null`] : []),
+    ...(status === 'pending' ? [sql`t.run_after is null`] : []),
+  ];
+  return sql`${rowsOf(database, table, filter)} where ${allOf(parts)} ${flow === undefined ? sql`` : sql`offset 0`}`;
 }
 
 /** Reads a job without its payload and result, for callers that may not see them. */
