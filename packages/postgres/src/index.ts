@@ -72,7 +72,6 @@ export type {
   LeaderAnswer,
   ReportedFault,
   ReportedUnreadable,
-  ReportedPolicy,
   SchedulerReport,
   WaitingFacts,
 } from './calls/report.ts';

@@ -33,8 +33,8 @@ export {
   answerExplain,
   notePolicy,
   questionsMax,
+  readPolicies,
   readQuestions,
-  readReportedPolicy,
   readWaitingJob,
   writeReport,
 } from './calls/report.ts';

@@ -74,38 +74,20 @@ export async function writeReport(
   await query(`select ${schema}.report($1, $2, $3::jsonb)`, [leader, epoch, storableJson(report)]);
 }
 
-/** The policy that a leader reported. */
-export interface ReportedPolicy {
-  readonly leader: string;
-  readonly policy: string;
-  /** This leader still leads. */
-  readonly leads: boolean;
-}
-
-/** Reads the policy of the last report. Undefined: no leader has ever reported. */
-export async function readReportedPolicy({ query, schema }: Target): Promise<ReportedPolicy | undefined> {
-  const [row] = await query<ReportedPolicy>(
-    `select r.leader, coalesce(r.report ->> 'policy', '') as policy,
-            l.leader is not distinct from r.leader and l.epoch = r.epoch and l.expires > clock_timestamp() as leads
-     from ${schema}.scheduler_report r, ${schema}.scheduler_lease l`,
-    [],
-  );
-  return row;
-}
-
 /** A scheduler that runs, and its policy. */
 export interface SchedulerPolicy {
   readonly scheduler: string;
   readonly policy: string;
   /** Stands for what the policy is made of. */
   readonly parts: string;
+  readonly leads: boolean;
 }
 
 /** Notes that a scheduler runs, and its policy. `policy` null: it has stopped. */
 export async function notePolicy(
   { query, schema }: Target,
   scheduler: string,
-  policy: Omit<SchedulerPolicy, 'scheduler'> | null,
+  policy: Pick<SchedulerPolicy, 'policy' | 'parts'> | null,
 ): Promise<void> {
   await query(`select ${schema}.note_policy($1, $2, $3)`, [
     scheduler,
@@ -117,7 +99,7 @@ export async function notePolicy(
 /** Reads the policies of schedulers that ran within the last minute, that of the leader first. */
 export async function readPolicies({ query, schema }: Target): Promise<readonly SchedulerPolicy[]> {
   return query<SchedulerPolicy>(
-    `select p.scheduler, p.policy, p.parts
+    `select p.scheduler, p.policy, p.parts, p.scheduler is not distinct from l.leader and l.expires > clock_timestamp() as leads
      from ${schema}.scheduler_policy p, ${schema}.scheduler_lease l
      where p.seen > clock_timestamp() - interval '1 minute'
      order by p.scheduler is distinct from l.leader, p.scheduler`,

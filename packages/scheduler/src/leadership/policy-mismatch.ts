@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
 import type { Observer, Policy } from '@pgqueue/core';
 import { policyText, startLoop } from '@pgqueue/core/internal';
-import type { Database, ReportedPolicy } from '@pgqueue/postgres';
-import { notePolicy, readReportedPolicy, sqlState } from '@pgqueue/postgres/internal';
+import type { Database } from '@pgqueue/postgres';
+import { notePolicy, readPolicies, sqlState } from '@pgqueue/postgres/internal';
 
 /**
  * Notes the policy of this scheduler, so that `status` and `doctor` can compare those of all. Reports, once per leader,
@@ -32,8 +32,7 @@ export function watchOtherPolicies(options: OtherPoliciesOptions): OtherPolicies
   const policy = options.policy.name;
   const parts = partsOf(options.policy);
   let told = '';
-  const compare = ({ leader, policy: other }: ReportedPolicy): void => {
-    if (other === policy) return;
+  const tellOf = (leader: string, other: string): void => {
     const name = JSON.stringify([leader, other]);
     if (name === told) return;
     told = name;
@@ -43,9 +42,10 @@ export function watchOtherPolicies(options: OtherPoliciesOptions): OtherPolicies
     step: async () => {
       await notePolicy(database, ownName(), { policy, parts });
       if (!leads()) {
-        const found = await readReportedPolicy(database);
+        const leader = (await readPolicies(database)).find((one) => one.leads);
         // during the query this scheduler may have become the leader
-        if (found?.leads === true && !leads()) compare(found);
+        if (leader !== undefined && leader.policy !== policy && !leads())
+          tellOf(leader.scheduler, leader.policy);
       }
       return everyMs;
     },
