@@ -4,22 +4,13 @@ import type { Database } from '../connection/database.ts';
 import type { FindFilter, JobTable } from '../reads/job-sources.ts';
 import { allOf, conditionsOf, idConditions, isOfFlow, rowsOf, tablesOf } from '../reads/job-sources.ts';
 import { waitingQueues } from './keys.ts';
+import type { Found, WalkLimits } from './walk.ts';
+import { pageOfWalks, walked } from './walk.ts';
 
 /** One page of the jobs that match a filter. */
-export interface FindOptions extends FindFilter {
+export interface FindOptions extends FindFilter, WalkLimits {
   /** The `next` of the previous page: a job's id. */
   readonly after?: string;
-  readonly limit: number;
-  /** Maximum number of rows of each table that one page reads. */
-  readonly walkMax: number;
-}
-
-/** Ids of matching jobs, newest first. */
-export interface Found {
-  readonly ids: readonly string[];
-  readonly next: string | null;
-  /** Id down to which the page has read, if it read as many rows as it may; else null. */
-  readonly lookedDownTo: string | null;
 }
 
 /**
@@ -29,29 +20,18 @@ export interface Found {
  * 150,000), all of them are read.
  */
 export async function findJobs(database: Database, options: FindOptions): Promise<Found> {
-  const { limit, walkMax } = options;
+  const tested = { fits: fits(database, options), limit: options.limit };
   const walks = await Promise.all(
     sourcesOf(options).map(async (source) => {
       const straight = straightTo(database, source, options);
       if (straight !== undefined) {
-        const walk = await walked(database, straight, options);
+        const walk = await walked(database, { ...tested, rows: straight });
         if (walk.seen < straightMax(options)) return { ...walk, lowest: null };
       }
-      return walked(database, backwards(database, source, options), options);
+      return walked(database, { ...tested, rows: backwards(database, source, options) });
     }),
   );
-  const horizon = walks.reduce<string | null>(
-    (most, { seen, lowest }) =>
-      seen >= walkMax && lowest !== null && (most === null || lowest > most) ? lowest : most,
-    null,
-  );
-  const ids = [...new Set(walks.flatMap((walk) => walk.ids))]
-    .filter((id) => horizon === null || id >= horizon)
-    .toSorted((a, b) => (a < b ? 1 : -1));
-  const shown = ids.slice(0, limit);
-  const last = shown.at(-1);
-  if (ids.length > limit && last !== undefined) return { ids: shown, next: last, lookedDownTo: null };
-  return { ids: shown, next: horizon, lookedDownTo: horizon };
+  return pageOfWalks(walks, options);
 }
 
 /**
@@ -94,23 +74,6 @@ function sourcesOf({ status, unfinished = false, node }: FindFilter): readonly J
   // jobs that nodes run, or are to run, are found by the work items
   const [, ...ended] = tablesOf(undefined);
   return [node === undefined ? 'queue' : 'work_item', ...(unfinished ? [] : ended)];
-}
-
-interface Walk {
-  /** Matching ids, newest first: one more than the page holds. */
-  readonly ids: readonly string[];
-  readonly seen: number;
-  readonly lowest: string | null;
-}
-
-/** Reads the rows of a source, and tests which of them match. */
-async function walked(database: Database, rows: RawBuilder<unknown>, options: FindOptions): Promise<Walk> {
-  const found = await sql<Walk>`
-    with walked as materialized (select t.id, ${fits(database, options)} as fits from (${rows}) t)
-    select array(select w.id from walked w where w.fits order by w.id desc limit ${options.limit + 1})::text[] as ids,
-           (select count(*) from walked)::integer as seen,
-           (select w.id::text from walked w order by w.id limit 1) as lowest`.execute(database.kysely);
-  return found.rows[0] ?? { ids: [], seen: 0, lowest: null };
 }
 
 /** Returns SQL for the newest rows of a table after the cursor. */

@@ -3,28 +3,18 @@ import { sql } from 'kysely';
 import type { Database } from '../connection/database.ts';
 import type { FlowFilter, FlowInfo } from '../reads/flows.ts';
 import { readFlowInfos } from '../reads/flows.ts';
+import type { Found, WalkLimits } from './walk.ts';
+import { pageOfWalks, walked } from './walk.ts';
 
 /** One page of the flows that match a filter. */
-export interface FindFlowsOptions extends FlowFilter {
+export interface FindFlowsOptions extends FlowFilter, WalkLimits {
   /** The `next` of the previous page: a flow's id. */
   readonly after?: string;
-  readonly limit: number;
-  /** Maximum number of flows that one page examines. */
-  readonly walkMax: number;
 }
 
 /** Matching flows, newest first. */
-export interface FoundFlows {
+export interface FoundFlows extends Omit<Found, 'ids'> {
   readonly flows: readonly FlowInfo[];
-  readonly next: string | null;
-  /** Id down to which the page has read, if it read as many as it may; else null. */
-  readonly lookedDownTo: string | null;
-}
-
-interface Walked {
-  readonly ids: readonly string[];
-  readonly seen: number;
-  readonly lowest: string | null;
 }
 
 /**
@@ -32,19 +22,10 @@ interface Walked {
  * flows, of a name, of a key, or of all ids) for up to `walkMax` flows, so rare matches take several pages.
  */
 export async function findFlows(database: Database, options: FindFlowsOptions): Promise<FoundFlows> {
-  const { limit, walkMax } = options;
-  const found = await sql<Walked>`
-    with walked as materialized (select t.id, ${fits(options)} as fits from (${walk(database, options)}) t)
-    select array(select w.id from walked w where w.fits order by w.id desc limit ${limit + 1})::text[] as ids,
-           (select count(*) from walked)::integer as seen,
-           (select w.id::text from walked w order by w.id limit 1) as lowest`.execute(database.kysely);
-  const { ids = [], seen = 0, lowest = null } = found.rows[0] ?? {};
-  const shown = ids.slice(0, limit);
-  const flows = await readFlowInfos(database, shown);
-  const last = shown.at(-1);
-  if (ids.length > limit && last !== undefined) return { flows, next: last, lookedDownTo: null };
-  const horizon = seen >= walkMax ? lowest : null;
-  return { flows, next: horizon, lookedDownTo: horizon };
+  const { limit } = options;
+  const found = await walked(database, { rows: walk(database, options), fits: fits(options), limit });
+  const { ids, ...page } = pageOfWalks([found], options);
+  return { flows: await readFlowInfos(database, ids), ...page };
 }
 
 /**
