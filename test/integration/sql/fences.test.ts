@@ -96,6 +96,20 @@ describe('a settlement whose reply was lost', () => {
     },
   );
 
+  const lost = { dead: { max_crashes: 1 }, cancelled: {} };
+  test.each(Object.entries(lost))(
+    'one of a job that its last crash has ended: %s',
+    async (status, columns) => {
+      const lease = await ground.running(node, columns);
+      await ground.sql(`update pgqueue.work_queue set cancelled = started where $1`, [
+        status === 'cancelled',
+      ]);
+      await resetNode(ground.database, node.id);
+      expect(await ground.job(lease.id)).toMatchObject({ status });
+      expect(await ground.settle([lease], 'done', { repeat: true })).toEqual(new Map());
+    },
+  );
+
   test('one call tells what it did from what an earlier one did', async () => {
     const [before, now, stale] = [await ground.running(node), await ground.running(node), randomUUID()];
     await ground.settle([before], 'done');

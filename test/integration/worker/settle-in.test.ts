@@ -121,6 +121,32 @@ test('a rollback that a wrapper swallows is found out', async () => {
   expect(await bench.job(id)).toMatchObject({ result: 'by its return value' });
 });
 
+test('a rollback whose job dies of its last crash meanwhile is no commit', async () => {
+  let told: unknown;
+  const worker = await bench.worker([
+    implement(task, async (_payload, ctx) => {
+      const undone = ctx.settleIn((settle) =>
+        inOwn(async (client) => {
+          await write(client, ctx, 'undone');
+          await settle(client);
+          throw new Error('rolled back');
+        }).catch(async (error: unknown) => {
+          await bench.sql('select pgqueue.reset_node($1)', [worker.node]);
+          throw error;
+        }),
+      );
+      told = await undone.catch((error: unknown) => error);
+    }),
+  ]);
+  const { id } = await bench.producer.enqueue(task, {}, { retry: { maxCrashes: 1 } });
+  await bench.dispatch();
+  await ended(id, 'dead');
+  await until('the answer', () => worker.running === 0);
+  expect(told).toMatchObject({ code: 'lease_lost' });
+  expect(await effects()).toEqual([]);
+  expect(worker.of('job.settled')).toEqual([]);
+});
+
 test('a transaction that begins again after a serialization failure settles anew', async () => {
   let runs = 0;
   const { id } = await one(async (ctx) => {

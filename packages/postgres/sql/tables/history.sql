@@ -1,5 +1,6 @@
 -- Jobs that ended as done, cancelled or expired, partitioned by day in UTC: retention drops whole partitions. Columns
--- of fixed width come first, which saves padding.
+-- of fixed width come first, which saves padding. token: of the settlement that ended the job, also in dead_letter; null:
+-- none did.
 create table history (
   id              uuid        not null,
   created         timestamptz not null,

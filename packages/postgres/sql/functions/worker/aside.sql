@@ -28,15 +28,15 @@ begin
     end if;
   end if;
   with item as (
-    delete from work_queue w where w.id = p_id returning w.lock_key, w.lock_token
+    delete from work_queue w where w.id = p_id returning w.lock_key
   ),
   gone as (
     delete from queue q where q.id = p_id returning q.*
   )
   insert into dead_letter (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died,
-                           timeout, payload_version, node, token, unique_key, attributes, payload, retry, trace, errors, flow, step, checkpoint)
+                           timeout, payload_version, node, unique_key, attributes, payload, retry, trace, errors, flow, step, checkpoint)
   select g.id, g.queue, g.task, g.key, g.priority, 'gave_up', g.tries, g.max_tries, g.crashes, g.max_crashes, g.created,
-         clock_timestamp(), g.timeout, g.payload_version, i.lock_key, i.lock_token, g.unique_key, g.attributes, g.payload, g.retry, g.trace,
+         clock_timestamp(), g.timeout, g.payload_version, i.lock_key, g.unique_key, g.attributes, g.payload, g.retry, g.trace,
          with_error(g.errors, jsonb_build_object('kind', 'error', 'message', 'it can''t be processed: ' || left(p_why, 2000)),
                     i.lock_key, g.tries + 1, clock_timestamp()), g.flow, g.step, g.checkpoint
   from gone g left join item i on true

@@ -3,7 +3,7 @@
 -- charged in any case.
 -- The crashes of the jobs in p_charged go up by one. A job that reaches its limit is dead (crash_limit).
 -- Charged attempts are recorded for a policy that reads them (feed). A job whose cancellation was asked for
--- ends as cancelled.
+-- ends as cancelled. Rows of ended jobs have no token: no settlement was accepted, so one that is repeated is stale.
 -- A lease from before these tables were restored belongs to a node of the place they were restored from: it
 -- charges no crash, its attempt is not recorded, and the item is no suspect.
 -- Locks the jobs before it changes any, in the order of ids as everywhere. Without p_wait, jobs that another
@@ -39,7 +39,7 @@ begin
       || array(select x.id from unnest(v_ids) x (id) where (select q.id from queue q where q.id = x.id) is null);
   end if;
   with lost as materialized (
-    select w.position, w.id, w.lock_key, w.lock_token, w.started, w.cancelled is not null as stop, w.started >= v_placed as here, w.together is not null as bundled,
+    select w.position, w.id, w.lock_key, w.started, w.cancelled is not null as stop, w.started >= v_placed as here, w.together is not null as bundled,
            (w.started >= v_placed and (w.position = any (p_charged) or w.together is not null))::integer as charge
     from work_queue w where w.position = any (p_positions) and w.id = any (v_ids) and w.lock_key is not null
   ),
@@ -55,7 +55,7 @@ begin
     delete from queue q using lost l
     where q.id = any (v_ids) and q.id = l.id and (l.stop or (l.charge = 1 and q.crashes + 1 >= q.max_crashes))
     returning q.id, q.queue, q.task, q.key, q.priority, q.tries, q.max_tries, q.crashes, q.max_crashes, q.created, q.timeout, q.payload_version, q.unique_key, q.attributes, q.payload, q.retry, q.trace, q.flow, q.step, q.checkpoint,
-      l.lock_key, l.lock_token, l.started, l.stop, l.charge, with_error(q.errors, jsonb_build_object('kind', 'crash', 'message', p_why), l.lock_key, q.tries + 1, v_now) as all_errors
+      l.lock_key, l.started, l.stop, l.charge, with_error(q.errors, jsonb_build_object('kind', 'crash', 'message', p_why), l.lock_key, q.tries + 1, v_now) as all_errors
   ),
   freed as (
     update work_queue w
@@ -71,18 +71,18 @@ begin
   ),
   kept as (
     insert into history (id, queue, task, key, priority, outcome, tries, crashes, created, started, finished, payload_version,
-                         node, token, unique_key, attributes, payload, errors, trace, flow, step, settings)
+                         node, unique_key, attributes, payload, errors, trace, flow, step, settings)
     select e.id, e.queue, e.task, e.key, e.priority, 'cancelled', e.tries, e.crashes + e.charge, e.created, e.started, v_now,
-           e.payload_version, e.lock_key, e.lock_token, e.unique_key, e.attributes, e.payload, e.all_errors, e.trace, e.flow, e.step,
+           e.payload_version, e.lock_key, e.unique_key, e.attributes, e.payload, e.all_errors, e.trace, e.flow, e.step,
            case when e.flow is not null then settings_of(e.timeout, e.max_tries, e.max_crashes, e.retry) end
     from ended e
     where e.stop and coalesce((select c.retention from queue_config c where c.queue = e.queue), interval '7 days') > interval '0'
   ),
   buried as (
     insert into dead_letter (id, queue, task, key, priority, reason, tries, max_tries, crashes, max_crashes, created, died,
-                             timeout, payload_version, node, token, unique_key, attributes, payload, retry, trace, errors, flow, step, checkpoint)
+                             timeout, payload_version, node, unique_key, attributes, payload, retry, trace, errors, flow, step, checkpoint)
     select e.id, e.queue, e.task, e.key, e.priority, 'crash_limit', e.tries, e.max_tries, e.crashes + 1, e.max_crashes,
-           e.created, v_now, e.timeout, e.payload_version, e.lock_key, e.lock_token, e.unique_key, e.attributes, e.payload,
+           e.created, v_now, e.timeout, e.payload_version, e.lock_key, e.unique_key, e.attributes, e.payload,
            e.retry, e.trace, e.all_errors, e.flow, e.step, e.checkpoint
     from ended e where not e.stop
     on conflict (id) do update
