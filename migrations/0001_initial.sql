@@ -1271,9 +1271,12 @@ $$;
 
 -- Advances flows whose rows the caller has locked (advance_set), and isolates those that make it fail. Returns the
 -- number of jobs enqueued, and of jobs that waited for a flow and are due now.
+-- A flow that has to wait for a lock for more than 100 ms is left as it was, for the next call: an open transaction has
+-- enqueued a job with the id of one of its jobs. The renewal of the leader's lease waits for this, too.
 create function advance_locked(p_flows uuid[], p_whole uuid[], p_probe boolean) returns integer
   language plpgsql volatile
   set search_path from current
+  set lock_timeout = '100ms'
 as $$
 declare
   v_half integer := cardinality(p_flows) / 2;
@@ -1281,8 +1284,10 @@ begin
   begin
     return advance_set(p_flows, p_whole, p_probe) + wake_waiters(p_flows);
   exception when others then
-    if not is_of_row(sqlstate) then
+    if not is_of_row(sqlstate) and sqlstate <> '55P03' then
       raise;
+    elsif v_half = 0 and sqlstate = '55P03' then
+      return 0;
     elsif v_half = 0 then
       perform fail_flow(p_flows[1], sqlerrm);
       return wake_waiters(p_flows);

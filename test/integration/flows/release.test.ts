@@ -1,3 +1,5 @@
+import { randomUUID } from 'node:crypto';
+import pg from 'pg';
 import { beforeEach, expect, test } from 'vitest';
 import { useDatabase } from '../../support/database.ts';
 import { emptying, flowTables } from '../../support/empty.ts';
@@ -64,6 +66,34 @@ test('a step without jobs ends with the last step that it waits for, and keeps n
   expect(await sql('select state, outcome from pgqueue.flow_step where flow = $1', [flow])).toEqual([
     { state: 'ended', outcome: 'done' },
     { state: 'ended', outcome: 'done' },
+  ]);
+});
+
+test('a release waits for no open transaction that has enqueued the id of one of its jobs, and is done after it', async () => {
+  const id = randomUUID();
+  const startWith = (jobs: readonly { readonly task: string; readonly id?: string }[]): Promise<string> =>
+    start({
+      steps: [
+        { name: 'first', jobs: 0 },
+        { name: 'then', needs: [[0]], jobs },
+      ],
+    });
+  const [held, free] = [await startWith([{ task: 'hello', id }]), await startWith([{ task: 'hello' }])];
+  const application = new pg.Client(own.url);
+  await application.connect();
+  try {
+    await application.query('begin');
+    await application.query(`insert into pgqueue.queue (id, task) values ($1, 'hello')`, [id]);
+    await advance();
+    expect(await waiting()).toEqual([{ flow: free, jobs: 1 }]);
+    await application.query('rollback');
+  } finally {
+    await application.end();
+  }
+  await advance();
+  expect(await waiting()).toEqual([
+    { flow: free, jobs: 1 },
+    { flow: held, jobs: 1 },
   ]);
 });
 
