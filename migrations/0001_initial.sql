@@ -6343,7 +6343,7 @@ $$;
 -- charges no crash, its attempt is not recorded, and the item is no suspect.
 -- Locks the jobs before it changes any, in the order of ids as everywhere. Without p_wait, jobs that another
 -- session has locked (an application's transaction, which may be long) are left to the next sweep, so that
--- the sweep never blocks.
+-- the sweep never blocks. So are those whose id has an older dead letter that is locked: a death would replace it.
 -- Called by crash, which isolates jobs that make it fail.
 create function crash_all(p_positions bigint[], p_charged bigint[], p_why text, p_wait boolean)
   returns table (job_id uuid, verdict text)
@@ -6372,6 +6372,10 @@ begin
   else
     v_ids := array(select q.id from queue q where q.id = any (v_ids) for update skip locked)
       || array(select x.id from unnest(v_ids) x (id) where (select q.id from queue q where q.id = x.id) is null);
+    v_ids := array(
+      select x.id from unnest(v_ids) x (id)
+      where (select d.id from dead_letter d where d.id = x.id) is null
+        or x.id in (select d.id from dead_letter d where d.id = any (v_ids) for update skip locked));
   end if;
   with lost as materialized (
     select w.position, w.id, w.lock_key, w.started, w.cancelled is not null as stop, w.started >= v_placed as here, w.together is not null as bundled,

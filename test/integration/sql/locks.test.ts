@@ -30,9 +30,9 @@ const past = `clock_timestamp() - interval '1 hour'`;
 
 /** Something to do for each function, in each of these tables. */
 async function busy(): Promise<Readonly<Record<string, string>>> {
-  const [pending, ready, ...others] = await batches.insert(10);
+  const [pending, ready, ...others] = await batches.insert(9);
   const leader = `'leader', (select epoch from pgqueue.scheduler_lease)`;
-  const [one, two, three, four, delayed, expired, held, more] = others;
+  const [one, two, three, four, delayed, expired, held] = others;
   await ground.dispatch([String(ready)]);
   await batches.dispatch([[String(one), String(two)]]);
   await dispatchBundles(ground.database, [[String(three), String(four)]]);
@@ -64,7 +64,8 @@ async function busy(): Promise<Readonly<Record<string, string>>> {
     insert into pgqueue.key_move (key, side, peer, version, held, opened) values ('moved', 'in', 1, 1, true, ${past});
     insert into pgqueue.queue_config (queue) values ('default');
     insert into pgqueue.dead_letter select id, queue, task, key, priority, 'gave_up', 0, 1, 0, 1, created, created, null, 1, null, null,
-      null, '{}', '{}', null, null, '[]' from pgqueue.queue where id = '${more}';
+      null, '{}', '{}', null, null, '[]' from pgqueue.queue where id = '${held}';
+    update pgqueue.queue set max_crashes = 1 where id = '${held}';
     insert into pgqueue.schedule (name, cron, task) values ('due', '* * * * *', 'hello')`);
   const plan = `'{"pool": "default", "parts": {"p": 1}, "front": true, "settled": [1]}'`;
   const slot = `jsonb_build_object('name', 'due', 'cron', '* * * * *', 'timezone', 'UTC', 'slot', now(), 'next', now())`;
