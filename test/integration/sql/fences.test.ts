@@ -110,6 +110,14 @@ describe('a settlement whose reply was lost', () => {
     },
   );
 
+  test('a job that was given back, as it was to be cancelled, is not done', async () => {
+    const lease = await ground.running(node);
+    await ground.sql('select * from pgqueue.cancel(array[$1::uuid])', [lease.id]);
+    await leaveNode(ground.database, node.id, node.incarnation);
+    expect(await ground.job(lease.id)).toMatchObject({ status: 'cancelled' });
+    expect(await ground.settle([lease], 'done', { repeat: true })).toEqual(new Map());
+  });
+
   test('one call tells what it did from what an earlier one did', async () => {
     const [before, now, stale] = [await ground.running(node), await ground.running(node), randomUUID()];
     await ground.settle([before], 'done');

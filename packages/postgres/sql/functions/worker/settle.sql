@@ -77,12 +77,14 @@ begin
   if p_repeat then
     return query
       select x.id, 'repeated'::text
-      from unnest(p_ids, p_tokens) as x (id, token)
+      from unnest(p_ids, p_tokens, p_outcomes) as x (id, token, outcome)
       -- scalar subqueries can only be looked up; EXISTS under OR is hashed, from a scan of everything
       where x.id <> all (coalesce(v_ids, '{}')) -- without the ids of this call
-        and ((select h.id from history h where h.id = x.id and h.token = x.token limit 1) is not null
-             or (select d.id from dead_letter d where d.id = x.id and d.token = x.token) is not null
-             or (select q.id from queue q where q.id = x.id and q.last_token = x.token) is not null);
+        -- a job that was given back under this token, as its cancellation was asked for, is not done
+        and ((select h.id from history h where h.id = x.id and h.token = x.token and (h.outcome = 'done') = (x.outcome = 'done') limit 1) is not null
+             or (x.outcome <> 'done'
+                 and ((select d.id from dead_letter d where d.id = x.id and d.token = x.token) is not null
+                      or (select q.id from queue q where q.id = x.id and q.last_token = x.token) is not null)));
   end if;
 end
 $$;
