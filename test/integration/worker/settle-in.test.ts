@@ -102,6 +102,22 @@ test('a connection that breaks before the COMMIT leaves nothing, and the attempt
   expect(await effects()).toEqual([{ job: id, note: 'kept' }]);
 });
 
+test('a second settle in the same transaction fails the attempt, which keeps its lease', async () => {
+  const { worker, id } = await one((ctx) =>
+    ctx.settleIn((settle) =>
+      inOwn(async (client) => {
+        await write(client, ctx, 'twice');
+        await settle(client);
+        await settle(client);
+      }),
+    ),
+  );
+  await ended(id, 'delayed');
+  expect(await bench.job(id)).toMatchObject({ tries: 1, crashes: 0 });
+  expect(worker.of('job.stale')).toEqual([]);
+  expect(await effects()).toEqual([]);
+});
+
 test('a rollback that a wrapper swallows is found out', async () => {
   let failure: unknown;
   const { id } = await one(async (ctx) => {

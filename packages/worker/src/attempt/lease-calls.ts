@@ -211,10 +211,13 @@ async function commitWith<Result>(
     done = doneWith(parts, attempts, results);
     if (!begun || attempts.some(({ over }) => over)) throwOver(attempts);
     for (const attempt of attempts) attempt.beginCommit();
+    const again = begun;
     begun = true;
     const idleMs = Math.min(idleMaxMs, Math.max(idleMinMs, endOf(attempts) - performance.now()));
     const verdicts = await settleWithin({ ...executor, schema: parts.database.schema }, done, idleMs);
     const lost = attempts.filter(({ job }) => !verdicts.has(job.id));
+    // settled just before, in this transaction, or lost: the settlement of the failed attempt finds out
+    if (again && lost.length > 0) throw new PgQueueError('configuration', calledTwice);
     for (const attempt of lost) lose(attempt, { ...parts, during: 'settle' });
     if (lost.length > 0) throw new AbortedError('lease_lost');
   });
@@ -288,6 +291,9 @@ export function throwOver(attempts: Attempts): void {
 
 const settledOnce =
   'a transaction of its handler has settled this job as done, and a job is settled once: put all writes into that transaction';
+
+const calledTwice =
+  'ctx.settleIn: settle was called again, and there was nothing left to settle: call it once in a transaction';
 
 /** Returns the error of a call whose attempts are over. */
 export function overError(attempts: Attempts): Error {
