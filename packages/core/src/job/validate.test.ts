@@ -82,7 +82,14 @@ describe('a payload', () => {
   test('is checked as the handler will see it: after a round trip through JSON', async () => {
     const dated = defineTask({ name: 'dated', payload: z.object({ at: z.date() }) });
     const wrong = await problems((async () => toJobRow(dated.job({ at: new Date() }), () => id))());
-    expect(wrong).toEqual([expect.stringMatching(/^at: .*date.*string/i)]);
+    expect(wrong).toEqual([
+      expect.stringMatching(/^at: .*date.*string/i),
+      expect.stringMatching(
+        /^the payload fits as it was given, and not as it is stored: in JSON a Date is a string/,
+      ),
+    ]);
+    const neither = await problems((async () => toJobRow(dated.job({ at: 5 } as never), () => id))());
+    expect(neither).toEqual([expect.stringMatching(/^at: .*date.*number/i)]);
     const coerced = defineTask({ name: 'dated', payload: z.object({ at: z.coerce.date() }) });
     const at = new Date(0);
     expect((await toJobRow(coerced.job({ at }), () => id)).payload).toBe('{"at":"1970-01-01T00:00:00.000Z"}');

@@ -119,15 +119,25 @@ function payloadProblems(job: NewJob, payload: string | undefined): MaybePromise
   const threw = (error: unknown): readonly string[] => [
     `the payload's schema threw: ${errorData(error).message}`,
   ];
-  try {
-    if (payload === undefined) return caught(job.check(job.payload), threw);
-    const stored: unknown = JSON.parse(payload);
-    const problem = shapeProblem(stored);
-    return problem === undefined ? caught(job.check(stored), threw) : [`payload ${problem}`];
-  } catch (error) {
-    return threw(error);
-  }
+  const check = (value: unknown): MaybePromise<readonly string[]> => {
+    try {
+      return caught(job.check(value), threw);
+    } catch (error) {
+      return threw(error);
+    }
+  };
+  if (payload === undefined) return check(job.payload);
+  const stored: unknown = JSON.parse(payload);
+  const problem = shapeProblem(stored);
+  if (problem !== undefined) return [`payload ${problem}`];
+  return whenDone(check(stored), (found) => {
+    if (found.length === 0) return found;
+    return whenDone(check(job.payload), ({ length }) => (length === 0 ? [...found, changedByJson] : found));
+  });
 }
+
+const changedByJson =
+  'the payload fits as it was given, and not as it is stored: in JSON a Date is a string, NaN is null, a Map and a Set are {}';
 
 /** Rounds a duration up to whole milliseconds: columns of the database hold no fractions. */
 function wholeMs(duration: Duration | undefined): number | null {

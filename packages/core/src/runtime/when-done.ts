@@ -7,7 +7,7 @@ export type MaybePromise<Value> = Value | Promise<Value>;
  */
 export function whenDone<Value, Result>(
   value: MaybePromise<Value>,
-  next: (value: Value) => Result,
+  next: (value: Value) => MaybePromise<Result>,
 ): MaybePromise<Result> {
   if (!isPromise(value)) return next(value);
   return (async () => next(await value))();
