@@ -1,11 +1,11 @@
 // Marks code that must not compile with @ts-expect-error: `tsc -b` fails if it compiles. Nothing here needs a
 // database: the calls are in functions that are never called.
 import { defineTask, fanOut, giveUp, implement, implementBatch, isolated, snooze } from '@pgqueue/core';
-import type { Enqueued, HandlerOf, Outcome, SingleTaskHandler, TaskHandler, TaskResult } from '@pgqueue/core';
+import type { Enqueued, Outcome, SingleTaskHandler, TaskHandler, TaskResult } from '@pgqueue/core';
 import type { Producer } from '@pgqueue/producer';
 import { runHandler } from '@pgqueue/testing';
 import { type } from 'arktype';
-import type { Queue } from 'pgqueue';
+import type { HandlerOf, Queue } from 'pgqueue';
 import * as v from 'valibot';
 import { expect, expectTypeOf, test } from 'vitest';
 import { z } from 'zod';

@@ -15,6 +15,7 @@ import { createProducer } from '@pgqueue/producer';
 import type { Enqueuer } from '@pgqueue/producer';
 import { runHandler } from '@pgqueue/testing';
 import { type } from 'arktype';
+import * as pgqueue from 'pgqueue';
 import * as v from 'valibot';
 import { describe, expect, expectTypeOf, test } from 'vitest';
 import { z } from 'zod';
@@ -196,3 +197,8 @@ export function definitionTypes(): readonly unknown[] {
     }),
   ];
 }
+
+test('pgqueue exports every order', () => {
+  const orders = ['byScore', 'earliestDeadline', 'fairShare', 'fifo', 'ranked', 'strictPriority', 'turns'];
+  expect(Object.keys(pgqueue)).toEqual(expect.arrayContaining(orders));
+});

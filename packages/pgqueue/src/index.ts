@@ -11,6 +11,7 @@ export type {
   FlowOptions,
   Gate,
   Handler,
+  HandlerOf,
   IsolatedHandler,
   JobContext,
   JobOptions,
@@ -54,6 +55,7 @@ export {
   ordered,
   PgQueueError,
   policy,
+  ranked,
   rate,
   retryAfter,
   signal,
@@ -61,6 +63,7 @@ export {
   standardGates,
   strictPriority,
   timer,
+  turns,
 } from '@pgqueue/core';
 export type {
   Amendment,
