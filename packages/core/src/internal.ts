@@ -15,7 +15,7 @@ export { toFlowRow } from './flow/to-flow-row.ts';
 export * from './flow/waited-flow.ts';
 export * from './home-of.ts';
 export { isUuid } from './ids.ts';
-export { isTask, isTaskHandler } from './job/handler.ts';
+export { isHandlerFunction, isTask, isTaskHandler } from './job/handler.ts';
 export { isIsolated } from './job/isolated.ts';
 export * from './job/job-list.ts';
 export type { ClaimedJob, JobRow } from './job/job.ts';

@@ -1,7 +1,7 @@
 import type { Duration } from '../options/duration.ts';
 import { throwProblems } from '../errors.ts';
 import type { Rule } from '../options/options.ts';
-import { aFunction, optionProblems } from '../options/options.ts';
+import { optionProblems } from '../options/options.ts';
 import type { IsolatedHandler } from './isolated.ts';
 import { isIsolated } from './isolated.ts';
 import type { Outcome } from './outcome.ts';
@@ -142,9 +142,19 @@ export function implementBatch<Input, Output, Result, Saved = unknown>(
 }
 
 function checkHandler(by: string, task: unknown, handler: unknown): void {
-  const rules = { task: aTask, handler: aFunction };
+  const rules = { task: aTask, handler: aHandler };
   const name = isTask(task) ? ` of task ${JSON.stringify(task.name)}` : '';
   throwProblems('configuration', `${by}(task, handler)${name}`, optionProblems({ task, handler }, rules));
+}
+
+const aHandler: Rule = {
+  expected: 'a function that is no generator: a call of one runs nothing',
+  judge: isHandlerFunction,
+};
+
+/** Reports whether a call of a value runs it: a generator's call only returns an iterator, and its job would be done on nothing. */
+export function isHandlerFunction(value: unknown): boolean {
+  return typeof value === 'function' && !Object.prototype.toString.call(value).includes('Generator');
 }
 
 const aTask: Rule = { expected: 'made by defineTask', judge: isTask };

@@ -116,6 +116,23 @@ describe('a job', () => {
   });
 });
 
+test('a generator is no handler: its calls would run nothing', () => {
+  const mail = defineTask({ name: 'mail', payload });
+  const generators = [
+    function* () {
+      yield 1;
+    },
+    async function* () {
+      yield await Promise.resolve(1);
+    },
+  ];
+  for (const generator of generators) {
+    expect(() => implement(mail, generator as never)).toThrow(
+      'implement(task, handler) of task "mail": handler must be a function that is no generator: a call of one runs nothing, not a function',
+    );
+  }
+});
+
 test('a handler is known by its kind', () => {
   const mail = defineTask({ name: 'mail', payload });
   expect(isTaskHandler(implement(mail, () => undefined))).toBe(true);

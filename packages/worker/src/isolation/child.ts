@@ -4,7 +4,7 @@
  */
 import { Worker } from 'node:worker_threads';
 import { PgQueueError } from '@pgqueue/core';
-import { isTaskHandler, loggedError } from '@pgqueue/core/internal';
+import { isHandlerFunction, isTaskHandler, loggedError } from '@pgqueue/core/internal';
 import type { Handler } from '@pgqueue/core';
 import type { Floating, Rejections } from '../attempt/unhandled-rejections.ts';
 import { createFloating, rejectionsTold } from '../attempt/unhandled-rejections.ts';
@@ -86,8 +86,11 @@ async function load(module: string): Promise<Handler<unknown, unknown>> {
   const { handler, default: standard } = (await import(module)) as Readonly<Record<string, unknown>>;
   const found = handler ?? standard;
   const own: unknown = isTaskHandler(found) ? found.handler : found;
-  if (typeof own === 'function') return own as Handler<unknown, unknown>;
-  throw new PgQueueError('configuration', `${module} exports no function "handler"`);
+  if (isHandlerFunction(own)) return own as Handler<unknown, unknown>;
+  throw new PgQueueError(
+    'configuration',
+    `${module} exports no function "handler"${typeof own === 'function' ? ', but a generator' : ''}`,
+  );
 }
 
 interface ParentChannel {
