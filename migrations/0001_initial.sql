@@ -1388,7 +1388,7 @@ begin
     -- a crash that undoes this leaves the tallies, from which it is done again; the end of a flow must stay as it was told
     perform set_config('synchronous_commit', 'off', true);
   else
-    perform pg_notify(current_schema() || ':flow', case when jsonb_array_length(v_ended) <= 64 then (
+    perform hint('flow', case when jsonb_array_length(v_ended) <= 64 then (
       select string_agg(e.flow ->> 'id', ',') from jsonb_array_elements(v_ended) as e (flow)) else '' end);
   end if;
   return jsonb_build_object(
@@ -1904,7 +1904,7 @@ as $$
 begin
   perform assert_read_committed('the cancellation of a flow');
   if stop_flow(p_flow, left(p_reason, 2000)) then
-    perform pg_notify(current_schema() || ':flow', '');
+    perform hint('flow');
     return 'cancelling';
   end if;
   return case when exists (select from flow f where f.id = p_flow) then 'ended' else 'unknown' end;
@@ -2030,7 +2030,7 @@ begin
   select coalesce(sum(s.failed + s.other), 0) into v_lost from flow_step s where s.flow = p_flow and s.step = any (v_failed);
   perform judge_again(p_flow, v_behind);
   insert into flow_tally (flow) values (p_flow);
-  perform pg_notify(current_schema() || ':flow', '');
+  perform hint('flow');
   return query select 'retried', v_back, v_lost;
 end
 $$;
@@ -2376,7 +2376,7 @@ begin
     return 'repeated';
   end if;
   insert into flow_tally (flow, step) values (p_flow, v_step);
-  perform pg_notify(current_schema() || ':flow', '');
+  perform hint('flow');
   return 'signalled';
 end
 $$;
@@ -2669,6 +2669,22 @@ begin
   delete from flow_tally t where t.flow = any (p_flows);
   delete from flow_step s where s.flow = any (p_flows);
   delete from flow f where f.id = any (p_flows);
+end
+$$;
+
+-- functions/hint.sql
+
+-- Sends a hint: a NOTIFY on a channel of this installation. While the server's queue of notifications is nearly full, since a
+-- session that listens does not read them, it sends none: a commit with one would fail (54000), and losing a hint costs time
+-- only. Statements of clients that carry a hint ask for the same.
+create function hint(p_channel text, p_payload text default '') returns void
+  language plpgsql volatile
+  set search_path from current
+as $$
+begin
+  if pg_notification_queue_usage() < 0.9 then
+    perform pg_notify(current_schema() || ':' || p_channel, p_payload);
+  end if;
 end
 $$;
 
@@ -3310,7 +3326,7 @@ begin
   end if;
   delete from handover h where h.key = p_key;
   perform set_route(p_key, i.number, p_version + 1) from installation i;
-  perform pg_notify(current_schema() || ':queue', '');
+  perform hint('queue');
   return true;
 end
 $$;
@@ -4214,7 +4230,7 @@ begin
     union all
     select h.id, 'busy' from handover h where h.id = any (p_ids);
   if exists (select from work_queue w where w.id = any (p_ids) and w.cancelled is not null) then
-    perform pg_notify(current_schema() || ':cancel', '');
+    perform hint('cancel');
   end if;
 end
 $$;
@@ -4564,9 +4580,9 @@ begin
       v_missing := array(select unnest(p_ids) except select unnest(v_ids));
     end if;
     if p_notify and v_pool is not null then
-      perform pg_notify(current_schema() || ':work', v_pool);
+      perform hint('work', v_pool);
     elsif p_notify then
-      perform pg_notify(current_schema() || ':work', x.pool) from (select distinct unnest(v_pools) as pool) x;
+      perform hint('work', x.pool) from (select distinct unnest(v_pools) as pool) x;
     end if;
   end if;
   return query select extract(epoch from v_now)::float8 * 1000, coalesce(v_positions, ''), v_missing;
@@ -4722,7 +4738,7 @@ begin
     return null;
   end if;
   insert into explain_request (job) values (p_job) returning n into v_n;
-  perform pg_notify(current_schema() || ':queue', '');
+  perform hint('queue');
   return v_n;
 end
 $$;
@@ -5352,7 +5368,7 @@ begin
   if not found then
     return false;
   end if;
-  perform pg_notify(current_schema() || ':leader', '');
+  perform hint('leader');
   return true;
 end
 $$;
@@ -5955,7 +5971,7 @@ begin
   where w.position = any (p_positions) and w.position = x.position and w.lock_token = x.token and w.jobs is not null;
   get diagnostics v_count = row_count;
   if v_count > 0 then
-    perform pg_notify(current_schema() || ':work', '');
+    perform hint('work');
   end if;
   return v_count;
 end
@@ -6472,7 +6488,7 @@ begin
   if v_verdict = 'ready' then
     -- no other job suffered from this crash
     update work_queue w set suspect = v_suspect where w.position = v_position;
-    perform pg_notify(current_schema() || ':work', '');
+    perform hint('work');
   end if;
   return v_verdict;
 end
@@ -6501,7 +6517,7 @@ begin
     where w.id is not null and w.lock_timeout <= clock_timestamp() order by w.position limit p_max for update skip locked);
   return query select c.job_id, c.verdict from crash(v_expired, v_expired, 'lease expired', false) c;
   if found then
-    perform pg_notify(current_schema() || ':work', '');
+    perform hint('work');
   end if;
 end
 $$;
@@ -6627,7 +6643,7 @@ begin
     where w.id = any (p_ids) and w.id = x.id and w.lock_token = x.token and w.cancelled is null and w.together is null
     returning w.id;
   if found then
-    perform pg_notify(current_schema() || ':work', '');
+    perform hint('work');
   end if;
   -- a cancellation is never taken back, so the items that the statement above passed over are here
   if exists (select from work_queue w where w.id = any (p_ids) and w.cancelled is not null) then
@@ -6894,7 +6910,7 @@ begin
     from crash(array(select w.position from work_queue w where w.lock_key = p_node order by w.id for update), charged_by_death(p_node),
                p_why, true) c;
   if found then
-    perform pg_notify(current_schema() || ':work', '');
+    perform hint('work');
   end if;
 end
 $$;
@@ -6966,7 +6982,7 @@ begin
       update node set state = 'lost', incarnation = gen_random_uuid(), running = 0 where id = v_node;
     end if;
     if v_jobs > 0 then
-      perform pg_notify(current_schema() || ':work', '');
+      perform hint('work');
     end if;
     if v_ends or v_jobs > 0 then
       return query select v_node, v_jobs;

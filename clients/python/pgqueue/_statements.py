@@ -171,7 +171,7 @@ class Statements:
     def settle_and_hint(self, link: Link, ended: Sequence[Settlement]) -> tuple[dict[str, str], bool]:
         """The same, with a hint for the schedulers in the same transaction, if no other commit carries one now."""
         verdicts, hinted = link.query(
-            f"""select a.verdicts::text, case when pg_try_advisory_xact_lock(hashtextextended(%s, 0))
+            f"""select a.verdicts::text, case when pg_try_advisory_xact_lock(hashtextextended(%s, 0)) and pg_notification_queue_usage() < 0.9
                 then pg_notify(%s, case when a.done then a.ids else '' end)::text = '' else false end
               from (select json_object_agg(s.job_id, s.verdict) as verdicts, bool_and(s.verdict = 'done') as done,
                       string_agg(s.job_id::text, ',') as ids {self._settling(True)}) a""",
@@ -277,5 +277,6 @@ class Statements:
 
     def notify(self, link: Link, channel: str, payload: str = "") -> None:
         """Sends a hint, outside any transaction."""
-        statement = "select set_config('synchronous_commit', 'off', true), pg_notify(%s, %s)::text"
+        notify = "case when pg_notification_queue_usage() < 0.9 then pg_notify(%s, %s)::text end"
+        statement = f"select set_config('synchronous_commit', 'off', true), {notify}"
         link.query(statement, [f"{self.schema}:{channel}", payload])

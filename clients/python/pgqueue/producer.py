@@ -40,9 +40,8 @@ _EMPTY: Json = {}
 _COLUMNS = """id uuid, queue text, task text, key text, priority integer, attributes jsonb, run_after timestamptz, delay_ms float8,
   expires_at timestamptz, timeout_ms float8, max_tries smallint, max_crashes smallint, retry jsonb, payload jsonb,
   payload_version integer, trace jsonb"""
-_HINT = (
-    """case when pg_try_advisory_xact_lock(hashtextextended(%s, 0)) then pg_notify(%s, '')::text = '' else false end"""
-)
+_HINT = """case when pg_try_advisory_xact_lock(hashtextextended(%s, 0)) and pg_notification_queue_usage() < 0.9
+  then pg_notify(%s, '')::text = '' else false end"""
 
 
 class _Query(NamedTuple):
@@ -109,7 +108,8 @@ class _Producing:
     def _hint_steps(self) -> Steps[None]:
         """Wakes the schedulers. A lost hint costs them one interval of their polling."""
         self._check_open(None)
-        statement = "select set_config('synchronous_commit', 'off', true), pg_notify(%s, '')::text"
+        notify = "case when pg_notification_queue_usage() < 0.9 then pg_notify(%s, '')::text end"
+        statement = f"select set_config('synchronous_commit', 'off', true), {notify}"
         try:
             yield _Query(statement, [f"{self._schema}:queue"])
         except Exception as error:

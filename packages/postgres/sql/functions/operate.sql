@@ -76,7 +76,7 @@ begin
     union all
     select h.id, 'busy' from handover h where h.id = any (p_ids);
   if exists (select from work_queue w where w.id = any (p_ids) and w.cancelled is not null) then
-    perform pg_notify(current_schema() || ':cancel', '');
+    perform hint('cancel');
   end if;
 end
 $$;

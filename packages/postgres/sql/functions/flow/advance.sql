@@ -135,7 +135,7 @@ begin
     -- a crash that undoes this leaves the tallies, from which it is done again; the end of a flow must stay as it was told
     perform set_config('synchronous_commit', 'off', true);
   else
-    perform pg_notify(current_schema() || ':flow', case when jsonb_array_length(v_ended) <= 64 then (
+    perform hint('flow', case when jsonb_array_length(v_ended) <= 64 then (
       select string_agg(e.flow ->> 'id', ',') from jsonb_array_elements(v_ended) as e (flow)) else '' end);
   end if;
   return jsonb_build_object(

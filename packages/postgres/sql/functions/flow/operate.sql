@@ -48,7 +48,7 @@ as $$
 begin
   perform assert_read_committed('the cancellation of a flow');
   if stop_flow(p_flow, left(p_reason, 2000)) then
-    perform pg_notify(current_schema() || ':flow', '');
+    perform hint('flow');
     return 'cancelling';
   end if;
   return case when exists (select from flow f where f.id = p_flow) then 'ended' else 'unknown' end;
@@ -174,7 +174,7 @@ begin
   select coalesce(sum(s.failed + s.other), 0) into v_lost from flow_step s where s.flow = p_flow and s.step = any (v_failed);
   perform judge_again(p_flow, v_behind);
   insert into flow_tally (flow) values (p_flow);
-  perform pg_notify(current_schema() || ':flow', '');
+  perform hint('flow');
   return query select 'retried', v_back, v_lost;
 end
 $$;

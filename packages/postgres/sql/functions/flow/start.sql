@@ -133,7 +133,7 @@ begin
     return 'repeated';
   end if;
   insert into flow_tally (flow, step) values (p_flow, v_step);
-  perform pg_notify(current_schema() || ':flow', '');
+  perform hint('flow');
   return 'signalled';
 end
 $$;

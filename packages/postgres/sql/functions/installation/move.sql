@@ -166,7 +166,7 @@ begin
   end if;
   delete from handover h where h.key = p_key;
   perform set_route(p_key, i.number, p_version + 1) from installation i;
-  perform pg_notify(current_schema() || ':queue', '');
+  perform hint('queue');
   return true;
 end
 $$;

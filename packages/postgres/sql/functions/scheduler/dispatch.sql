@@ -114,9 +114,9 @@ begin
       v_missing := array(select unnest(p_ids) except select unnest(v_ids));
     end if;
     if p_notify and v_pool is not null then
-      perform pg_notify(current_schema() || ':work', v_pool);
+      perform hint('work', v_pool);
     elsif p_notify then
-      perform pg_notify(current_schema() || ':work', x.pool) from (select distinct unnest(v_pools) as pool) x;
+      perform hint('work', x.pool) from (select distinct unnest(v_pools) as pool) x;
     end if;
   end if;
   return query select extract(epoch from v_now)::float8 * 1000, coalesce(v_positions, ''), v_missing;

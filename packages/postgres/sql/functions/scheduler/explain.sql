@@ -27,7 +27,7 @@ begin
     return null;
   end if;
   insert into explain_request (job) values (p_job) returning n into v_n;
-  perform pg_notify(current_schema() || ':queue', '');
+  perform hint('queue');
   return v_n;
 end
 $$;

@@ -166,7 +166,7 @@ begin
   if not found then
     return false;
   end if;
-  perform pg_notify(current_schema() || ':leader', '');
+  perform hint('leader');
   return true;
 end
 $$;

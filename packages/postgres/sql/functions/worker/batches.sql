@@ -212,7 +212,7 @@ begin
   where w.position = any (p_positions) and w.position = x.position and w.lock_token = x.token and w.jobs is not null;
   get diagnostics v_count = row_count;
   if v_count > 0 then
-    perform pg_notify(current_schema() || ':work', '');
+    perform hint('work');
   end if;
   return v_count;
 end

@@ -137,7 +137,7 @@ begin
   if v_verdict = 'ready' then
     -- no other job suffered from this crash
     update work_queue w set suspect = v_suspect where w.position = v_position;
-    perform pg_notify(current_schema() || ':work', '');
+    perform hint('work');
   end if;
   return v_verdict;
 end
@@ -166,7 +166,7 @@ begin
     where w.id is not null and w.lock_timeout <= clock_timestamp() order by w.position limit p_max for update skip locked);
   return query select c.job_id, c.verdict from crash(v_expired, v_expired, 'lease expired', false) c;
   if found then
-    perform pg_notify(current_schema() || ':work', '');
+    perform hint('work');
   end if;
 end
 $$;

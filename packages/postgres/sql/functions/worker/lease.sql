@@ -75,7 +75,7 @@ begin
     where w.id = any (p_ids) and w.id = x.id and w.lock_token = x.token and w.cancelled is null and w.together is null
     returning w.id;
   if found then
-    perform pg_notify(current_schema() || ':work', '');
+    perform hint('work');
   end if;
   -- a cancellation is never taken back, so the items that the statement above passed over are here
   if exists (select from work_queue w where w.id = any (p_ids) and w.cancelled is not null) then

@@ -153,7 +153,7 @@ begin
     from crash(array(select w.position from work_queue w where w.lock_key = p_node order by w.id for update), charged_by_death(p_node),
                p_why, true) c;
   if found then
-    perform pg_notify(current_schema() || ':work', '');
+    perform hint('work');
   end if;
 end
 $$;
@@ -225,7 +225,7 @@ begin
       update node set state = 'lost', incarnation = gen_random_uuid(), running = 0 where id = v_node;
     end if;
     if v_jobs > 0 then
-      perform pg_notify(current_schema() || ':work', '');
+      perform hint('work');
     end if;
     if v_ends or v_jobs > 0 then
       return query select v_node, v_jobs;

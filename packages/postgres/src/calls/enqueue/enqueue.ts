@@ -87,8 +87,8 @@ export interface HintedEnqueue {
 
 /**
  * Enqueues one job whose id was made for this call. With `notify` it notifies schedulers itself when it commits. Commits
- * that carry a hint wait for each other, so only one carries one at a time: if another is under way, the job is enqueued
- * without a hint.
+ * that carry a hint wait for each other, so only one carries one at a time: if another is under way, or the server's queue of
+ * notifications is nearly full, the job is enqueued without a hint.
  * @param given `facts`: the job's facts, from `hintFacts`
  * @throws {PgQueueError} as {@link enqueueJobs}
  */
@@ -103,18 +103,11 @@ export async function enqueueAndHint(
 ): Promise<HintedEnqueue> {
   const { text, values } = singleInsert(target.schema, row, { hints: true, versions });
   const hint = [channelName(target.schema, 'queue'), facts, String(notify)];
-  try {
-    const [answer] = await explaining(() =>
-      target.query<{ readonly told: string | null }>(text, [...values, ...hint]),
-    );
-    if (answer === undefined) return { sent: false };
-    return answer.told === null ? { sent: true } : { sent: false, jobs: [answer.told] };
-  } catch (error) {
-    // the server's queue of hints is full, since a listening session does not read them
-    if (sqlState(error) !== '54000') throw error;
-    await enqueueJobs(target, [row], versions === undefined ? {} : { versions });
-    return { sent: false };
-  }
+  const [answer] = await explaining(() =>
+    target.query<{ readonly told: string | null }>(text, [...values, ...hint]),
+  );
+  if (answer === undefined) return { sent: false };
+  return answer.told === null ? { sent: true } : { sent: false, jobs: [answer.told] };
 }
 
 /**
@@ -250,7 +243,7 @@ function singleInsert(
 function hintingInsert(insert: string, parameters: number): string {
   const [channel, facts, notify] = [1, 2, 3].map((n) => `$${parameters + n}`);
   return `with made as (${insert} returning seq, created)
-select case when not (${notify}::boolean and pg_try_advisory_xact_lock(hashtextextended(${channel}, 0)) and pg_notify(${channel}, '[' || h.told || ']')::text = '') then h.told end as told
+select case when not (${notify}::boolean and pg_try_advisory_xact_lock(hashtextextended(${channel}, 0)) and pg_notification_queue_usage() < 0.9 and pg_notify(${channel}, '[' || h.told || ']')::text = '') then h.told end as told
 from made cross join lateral (select ${hintedFacts(`${facts}::text`)} as told offset 0) h`;
 }
 

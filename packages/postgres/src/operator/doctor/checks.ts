@@ -196,6 +196,15 @@ const health: readonly Check[] = [
          and not pg_has_role('pg_read_all_stats', 'usage') and not pg_has_role(a.usesysid, 'usage')`,
   },
   {
+    name: 'full_notify_queue',
+    says: "the server's queue of notifications is less than half full",
+    severity: 'warning',
+    remedy:
+      "a session that listens reads none, in any database: one that stays in a transaction, or whose client stands still; the log of the server names it: end it, by pg_terminate_backend(PID). Nearly full, hints are not sent, and jobs start a second later; full, other programs' commits with a NOTIFY fail",
+    find: () =>
+      `select concat(round(u.used * 100), ' % full') as id from (select pg_notification_queue_usage()::numeric as used) u where u.used >= 0.5`,
+  },
+  {
     name: 'schema_version',
     says: 'every migration of this package is applied, and none that it does not know',
     severity: 'warning',
