@@ -9,6 +9,19 @@ export const elsewhere: readonly string[] = [
   'unreadable_schedules',
 ];
 
+/** Changes that an administrator may make, and what takes them back. */
+export const administered = ({ sql }: Pick<Seed, 'sql'>) => [
+  {
+    check: 'unlogged_tables',
+    mendable: false,
+    seed: async () => {
+      await sql('alter table pgqueue.queue set unlogged');
+      return ['queue'];
+    },
+    undo: 'alter table pgqueue.queue set logged',
+  },
+];
+
 /** Puts jobs into their last tables, without their having run. */
 export function endsOf({ sql }: Pick<Seed, 'sql'>): {
   readonly bury: (id: string) => Promise<void>;

@@ -160,6 +160,17 @@ const health: readonly Check[] = [
          and (t.relname::text, c.relname::text) not in (values ${indexRows})`,
   },
   {
+    name: 'unlogged_tables',
+    says: 'a crash of the server empties no table that has to last',
+    severity: 'error',
+    remedy:
+      'run "alter table … set logged" on them: until then, a crash or a failover loses all that is in them',
+    find: (schema) =>
+      `select c.relname::text as id from pg_class c
+       where c.relnamespace = '${schema}'::regnamespace and c.relkind = 'r' and c.relpersistence = 'u'
+         and c.relname not in ('explain_request', 'leader_session', 'node_session', 'reached', 'settlement', 'shared_use')`,
+  },
+  {
     name: 'open_to_public',
     says: 'PUBLIC can execute no function, and read no table',
     severity: 'error',
