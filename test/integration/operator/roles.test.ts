@@ -173,4 +173,19 @@ describe('roles', () => {
       }
     });
   });
+
+  test('the doctor finds a role that has lost its rights, until they are given anew', async () => {
+    const operator = createOperator({ connectionString: own.url, schema, connectionsMax: 1 });
+    try {
+      await owner.query(`drop owned by ${schema}_worker`, []);
+      expect(await operator.doctor()).toMatchObject({
+        healthy: false,
+        findings: [{ check: 'roles_without_rights', samples: [`${schema}_worker`] }],
+      });
+      await migrate({ connectionString: own.url, schema, roles: true });
+      expect((await operator.doctor()).findings).toEqual([]);
+    } finally {
+      await operator.close();
+    }
+  });
 });

@@ -184,6 +184,20 @@ const health: readonly Check[] = [
          and has_table_privilege('public', c.oid, 'select, insert, update, delete')`,
   },
   {
+    name: 'roles_without_rights',
+    says: 'where some roles of the schema may use it, all of them may',
+    severity: 'error',
+    remedy:
+      'run "pgqueue migrate --roles", as after a "drop owned" of a role: its programs repeat what is refused until then',
+    find: (schema) =>
+      `select r.name as id
+       from (select a.rolname::text as name, has_schema_privilege(a.oid, '${schema}', 'usage') as may,
+                    bool_or(has_schema_privilege(a.oid, '${schema}', 'usage')) over () as any_may
+             from pg_roles a, unnest(array['producer', 'scheduler', 'worker', 'viewer', 'operator']) as x (kind)
+             where a.rolname = '${schema}_' || x.kind) r
+       where r.any_may and not r.may`,
+  },
+  {
     name: 'old_snapshot',
     says: 'no session has held vacuum back for a minute, by a snapshot or by what it has written',
     severity: 'warning',
