@@ -10,8 +10,8 @@ export const elsewhere: readonly string[] = [
   'unreadable_schedules',
 ];
 
-/** Changes that an administrator may make, and what takes them back. */
-export const administered = ({ sql }: Pick<Seed, 'sql'>) => [
+/** States that only people can mend, and what takes them back. */
+export const unmended = ({ sql }: Pick<Seed, 'sql'>) => [
   {
     check: 'unlogged_tables',
     mendable: false,
@@ -20,6 +20,18 @@ export const administered = ({ sql }: Pick<Seed, 'sql'>) => [
       return ['queue'];
     },
     undo: 'alter table pgqueue.queue set logged',
+  },
+  {
+    check: 'silent_leader',
+    mendable: false,
+    seed: async () => {
+      await sql(
+        `update pgqueue.scheduler_lease set leader = 'l', epoch = 7, expires = clock_timestamp() + interval '1 hour'`,
+      );
+      await sql(`insert into pgqueue.scheduler_report (leader, epoch, written, report)
+        values ('l', 7, clock_timestamp() - interval '2 minutes', '{}')`);
+      return ['l'];
+    },
   },
 ];
 

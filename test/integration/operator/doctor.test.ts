@@ -2,7 +2,7 @@ import { beforeEach, describe, expect, test } from 'vitest';
 import { useDatabase } from '../../support/database.ts';
 import { lease } from '../../support/seed.ts';
 import { flowBreakages } from './doctor-flows.ts';
-import { administered, elsewhere, endsOf, objectsBreakage, policyBreakage } from './doctor-support.ts';
+import { elsewhere, endsOf, objectsBreakage, policyBreakage, unmended } from './doctor-support.ts';
 
 const { database, operator, batch, insert, item, node, reset, run, sql } = useDatabase();
 const { bury, finish } = endsOf({ sql });
@@ -286,7 +286,7 @@ const breakages: readonly Breakage[] = [
     },
   },
   policyBreakage({ sql }),
-  ...administered({ sql }),
+  ...unmended({ sql }),
   objectsBreakage({ sql }),
   ...flowBreakages({ sql, run }),
 ];

@@ -167,8 +167,7 @@ const health: readonly Check[] = [
       'run "alter table … set logged" on them: until then, a crash or a failover loses all that is in them',
     find: (schema) =>
       `select c.relname::text as id from pg_class c
-       where c.relnamespace = '${schema}'::regnamespace and c.relkind = 'r' and c.relpersistence = 'u'
-         and c.relname not in ('explain_request', 'leader_session', 'node_session', 'reached', 'settlement', 'shared_use')`,
+       where c.relnamespace = '${schema}'::regnamespace and c.relkind = 'r' and c.relpersistence = 'u' and c.relname not in ('explain_request', 'leader_session', 'node_session', 'reached', 'settlement', 'shared_use')`,
   },
   {
     name: 'open_to_public',
@@ -187,14 +186,12 @@ const health: readonly Check[] = [
     name: 'roles_without_rights',
     says: 'where some roles of the schema may use it, all of them may',
     severity: 'error',
-    remedy:
-      'run "pgqueue migrate --roles", as after a "drop owned" of a role: its programs repeat what is refused until then',
+    remedy: 'run "pgqueue migrate --roles": until then all that their programs ask for is refused',
     find: (schema) =>
       `select r.name as id
-       from (select a.rolname::text as name, has_schema_privilege(a.oid, '${schema}', 'usage') as may,
-                    bool_or(has_schema_privilege(a.oid, '${schema}', 'usage')) over () as any_may
-             from pg_roles a, unnest(array['producer', 'scheduler', 'worker', 'viewer', 'operator']) as x (kind)
-             where a.rolname = '${schema}_' || x.kind) r
+       from (select a.rolname::text as name, p.may, bool_or(p.may) over () as any_may
+             from unnest(array['producer', 'scheduler', 'worker', 'viewer', 'operator']) as x (kind)
+             join pg_roles a on a.rolname = '${schema}_' || x.kind, has_schema_privilege(a.oid, '${schema}', 'usage') as p (may)) r
        where r.any_may and not r.may`,
   },
   {
@@ -248,6 +245,15 @@ const health: readonly Check[] = [
          and exists (select from ${schema}.queue q
                      where q.created < clock_timestamp() - interval '1 minute'
                        and (q.run_after is null or q.run_after < clock_timestamp() - interval '1 minute'))`,
+  },
+  {
+    name: 'silent_leader',
+    says: 'the scheduler that leads has reported in the last 90 seconds',
+    severity: 'error',
+    remedy: 'it holds the lease, but plans nothing, or can not write its plans: look at its log',
+    find: (schema) =>
+      `select l.leader as id from ${schema}.scheduler_report r join ${schema}.scheduler_lease l on (l.leader, l.epoch) = (r.leader, r.epoch)
+       where l.expires > clock_timestamp() and r.written < clock_timestamp() - interval '90 seconds'`,
   },
   {
     name: 'policies_that_differ',
