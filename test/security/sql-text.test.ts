@@ -154,6 +154,7 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     'hex.slice(0, 8)': 'an id, which is a parameter',
     'hex.slice(8)': 'an id, which is a parameter',
     'sql.table(`${database.schema}.${name}`)': 'quoted, and one of four names in the code',
+    name: 'one of four names in the code',
     'sql.table(`${schema}.flow_step`)': 'quoted, and made of the schema’s name',
     "sql.raw(hasItem(schema, { id: 't.id' }))": 'made of the schema’s name and constants',
   },

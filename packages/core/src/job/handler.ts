@@ -1,7 +1,7 @@
 import type { Duration } from '../options/duration.ts';
 import { throwProblems } from '../errors.ts';
 import type { Rule } from '../options/options.ts';
-import { optionProblems } from '../options/options.ts';
+import { aFunction, optionProblems } from '../options/options.ts';
 import type { IsolatedHandler } from './isolated.ts';
 import { isIsolated } from './isolated.ts';
 import type { Outcome } from './outcome.ts';
@@ -148,8 +148,10 @@ function checkHandler(by: string, task: unknown, handler: unknown): void {
 }
 
 const aHandler: Rule = {
-  expected: 'a function that is no generator: a call of one runs nothing',
-  judge: isHandlerFunction,
+  ...aFunction,
+  judge: (value, path) =>
+    typeof value === 'function' &&
+    (isHandlerFunction(value) || [`${path} must not be a generator: a call of one runs nothing`]),
 };
 
 /** Reports whether a call of a value runs it: a generator's call only returns an iterator, and its job would be done on nothing. */

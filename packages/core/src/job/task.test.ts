@@ -128,7 +128,7 @@ test('a generator is no handler: its calls would run nothing', () => {
   ];
   for (const generator of generators) {
     expect(() => implement(mail, generator as never)).toThrow(
-      'implement(task, handler) of task "mail": handler must be a function that is no generator: a call of one runs nothing, not a function',
+      'implement(task, handler) of task "mail": handler must not be a generator: a call of one runs nothing',
     );
   }
 });
