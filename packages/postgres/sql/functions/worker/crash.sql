@@ -35,12 +35,7 @@ begin
   if p_wait then
     perform from queue q where q.id = any (v_ids) order by q.id for update;
   else
-    v_ids := array(select q.id from queue q where q.id = any (v_ids) for update skip locked)
-      || array(select x.id from unnest(v_ids) x (id) where (select q.id from queue q where q.id = x.id) is null);
-    v_ids := array(
-      select x.id from unnest(v_ids) x (id)
-      where (select d.id from dead_letter d where d.id = x.id) is null
-        or x.id in (select d.id from dead_letter d where d.id = any (v_ids) for update skip locked));
+    v_ids := array(select unlocked_jobs(v_ids));
   end if;
   with lost as materialized (
     select w.position, w.id, w.lock_key, w.started, w.cancelled is not null as stop, w.started >= v_placed as here, w.together is not null as bundled,

@@ -90,11 +90,11 @@ end
 $$;
 
 -- Returns the given jobs that no other transaction has locked, or that are gone: nothing holds up their
--- settlement. A worker calls it when a settlement has met a lock: an application may hold a running job's row
--- for as long as its transaction is open.
+-- settlement. Nor has any locked an older dead letter of the same id, which a death replaces. A worker calls it when a
+-- settlement has met a lock: an application may hold a running job's row for as long as its transaction is open.
 --
--- Safe because: it changes nothing, waits for nothing, and its locks end with its transaction. Served by
--- queue's primary key.
+-- Safe because: it changes nothing, waits for nothing, and its locks end with its transaction. Served by the
+-- primary keys of queue and dead_letter.
 create function unlocked_jobs(p_ids uuid[]) returns setof uuid
   language sql volatile security definer
   set search_path from current
@@ -106,9 +106,13 @@ create function unlocked_jobs(p_ids uuid[]) returns setof uuid
 as $$
   with free as materialized (
     select q.id from queue q where q.id = any (p_ids) order by q.id for update skip locked
+  ),
+  dead as materialized (
+    select d.id from dead_letter d where d.id = any (p_ids) order by d.id for update skip locked
   )
   select x.id from unnest(p_ids) as x (id)
-  where x.id in (select f.id from free f) or (select q.id from queue q where q.id = x.id) is null
+  where (x.id in (select f.id from free f) or (select q.id from queue q where q.id = x.id) is null)
+    and (x.id in (select d.id from dead d) or (select d.id from dead_letter d where d.id = x.id) is null)
 $$;
 
 -- Ends attempts that are all done: a part of settle, whose settings plan it. A shorter way than settle_mixed
