@@ -66,7 +66,7 @@ test.skipIf(lacks('postgresql-15') || lacks('psycopg'))(
       seed: 92, // with it all of them, each once, hit the one in Python
       ms: 4_200,
       faults: kinds,
-      perSecond: 60,
+      perSecond: 120, // so that the one in Python gets enough of them, however long it takes to start again
       everyMs: 800,
       mixed: true,
       whole: true,
@@ -80,7 +80,7 @@ test.skipIf(lacks('postgresql-15') || lacks('psycopg'))(
     expect(hit.flatMap((event) => ('target' in event ? [event.target] : []))).toEqual(['node-1', 'node-1']);
     const leases = [...trace(run.history).jobs.values()].flatMap((job) => [...job.leases.values()]);
     const own = leases.filter(({ node }) => node === 'node-1');
-    // how many depends on how long it takes to start again
-    expect(own.some(({ settles }) => settles.some(({ verdict }) => verdict === 'done'))).toBe(true);
+    const done = own.filter(({ settles }) => settles.some(({ verdict }) => verdict === 'done'));
+    expect(done.length).toBeGreaterThan(30);
   },
 );
