@@ -135,6 +135,7 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     'busy.slice(1)': 'a parameter, made of numbers',
   },
   'postgres/src/calls/settle.ts': {
+    "mayHint('$8')": 'a constant, and a parameter by its number',
     also: 'one of the constants beside it',
     'sourceOf(impatient)': 'a constant, or none',
     repeat: 'one of two constants',
@@ -189,6 +190,7 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     channel: 'a parameter, by its number',
     "hints ? ' +' : ''": 'in the key of a map',
     'hintedFacts(`${facts}::text`)': 'a constant, and a parameter by its number',
+    'mayHint(channel)': 'a constant, and a parameter by its number',
     'parameters + n': 'the number of a parameter',
     facts: 'a parameter, by its number',
     notify: 'a parameter, by its number',

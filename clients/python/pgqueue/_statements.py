@@ -17,6 +17,8 @@ UTF8_MOST = 4
 LOCK_MS = 200
 """Longest wait of a settlement for locks of other transactions; then the server refuses it, and nothing was changed."""
 _PATIENCE = f"(select set_config('lock_timeout', '{LOCK_MS}', true) as ms) as patience"
+# A commit may carry a hint: one does at a time, and none while the server's queue of notifications is nearly full.
+MAY_HINT = "pg_try_advisory_xact_lock(hashtextextended(%s, 0)) and pg_notification_queue_usage() < 0.9"
 _RELAXED = "(select set_config('synchronous_commit', 'off', true)) as relaxed"
 
 
@@ -171,7 +173,7 @@ class Statements:
     def settle_and_hint(self, link: Link, ended: Sequence[Settlement]) -> tuple[dict[str, str], bool]:
         """The same, with a hint for the schedulers in the same transaction, if no other commit carries one now."""
         verdicts, hinted = link.query(
-            f"""select a.verdicts::text, case when pg_try_advisory_xact_lock(hashtextextended(%s, 0)) and pg_notification_queue_usage() < 0.9
+            f"""select a.verdicts::text, case when {MAY_HINT}
                 then pg_notify(%s, case when a.done then a.ids else '' end)::text = '' else false end
               from (select json_object_agg(s.job_id, s.verdict) as verdicts, bool_and(s.verdict = 'done') as done,
                       string_agg(s.job_id::text, ',') as ids {self._settling(True)}) a""",

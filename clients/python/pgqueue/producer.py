@@ -29,6 +29,7 @@ from ._link import (
     own_conninfo,
     version_question,
 )
+from ._statements import MAY_HINT
 from ._task import Task
 
 if TYPE_CHECKING:
@@ -40,8 +41,7 @@ _EMPTY: Json = {}
 _COLUMNS = """id uuid, queue text, task text, key text, priority integer, attributes jsonb, run_after timestamptz, delay_ms float8,
   expires_at timestamptz, timeout_ms float8, max_tries smallint, max_crashes smallint, retry jsonb, payload jsonb,
   payload_version integer, trace jsonb"""
-_HINT = """case when pg_try_advisory_xact_lock(hashtextextended(%s, 0)) and pg_notification_queue_usage() < 0.9
-  then pg_notify(%s, '')::text = '' else false end"""
+_HINT = f"case when {MAY_HINT} then pg_notify(%s, '')::text = '' else false end"
 
 
 class _Query(NamedTuple):

@@ -1,5 +1,5 @@
 import { PgQueueError } from '@pgqueue/core';
-import { channelName } from '../hints/hints.ts';
+import { channelName, mayHint } from '../hints/hints.ts';
 import type { Target } from '../connection/target.ts';
 import { askIds } from '../connection/target.ts';
 
@@ -97,7 +97,7 @@ interface Row {
 }
 
 /** Additional columns of each row. */
-const hint = `, case when pg_try_advisory_xact_lock(hashtextextended($8, 0)) and pg_notification_queue_usage() < 0.9 then pg_notify($8, case when bool_and(verdict = 'done') over () then string_agg(job_id::text, ',') over () else '' end)::text = '' else false end as hinted`;
+const hint = `, case when ${mayHint('$8')} then pg_notify($8, case when bool_and(verdict = 'done') over () then string_agg(job_id::text, ',') over () else '' end)::text = '' else false end as hinted`;
 const idle = `, set_config('idle_in_transaction_session_timeout', least($8::float8,
   nullif(extract(epoch from current_setting('idle_in_transaction_session_timeout')::interval) * 1000, 0))::bigint::text, true) as idle`;
 

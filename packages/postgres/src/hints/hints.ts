@@ -20,6 +20,14 @@ export function channelName(schema: string, channel: HintChannel): string {
   return `${schema}:${channel}`;
 }
 
+/**
+ * Returns SQL for whether a commit may carry a hint: one does at a time, since they wait for each other, and none while the server's
+ * queue of notifications is nearly full. `channel`: a parameter, by its number.
+ */
+export function mayHint(channel: string): string {
+  return `pg_try_advisory_xact_lock(hashtextextended(${channel}, 0)) and pg_notification_queue_usage() < 0.9`;
+}
+
 /** A sender of hints, made by {@link createHints}. */
 export interface Hints {
   /**

@@ -1,7 +1,7 @@
 import type { Enqueued } from '@pgqueue/core';
 import type { JobRow } from '@pgqueue/core/internal';
 import { PgQueueError } from '@pgqueue/core';
-import { channelName } from '../../hints/hints.ts';
+import { channelName, mayHint } from '../../hints/hints.ts';
 import { hintedFacts } from '../../hints/hinted-job.ts';
 import { databaseError, databaseMessage, movedState, sqlState } from '../../connection/pg-errors.ts';
 import { columnsOf } from './enqueue-columns.ts';
@@ -241,9 +241,9 @@ function singleInsert(
 
 /** Adds the hint to an insert, with three more parameters: the channel, the job's facts, and whether to notify. */
 function hintingInsert(insert: string, parameters: number): string {
-  const [channel, facts, notify] = [1, 2, 3].map((n) => `$${parameters + n}`);
+  const [channel = '', facts, notify] = [1, 2, 3].map((n) => `$${parameters + n}`);
   return `with made as (${insert} returning seq, created)
-select case when not (${notify}::boolean and pg_try_advisory_xact_lock(hashtextextended(${channel}, 0)) and pg_notification_queue_usage() < 0.9 and pg_notify(${channel}, '[' || h.told || ']')::text = '') then h.told end as told
+select case when not (${notify}::boolean and ${mayHint(channel)} and pg_notify(${channel}, '[' || h.told || ']')::text = '') then h.told end as told
 from made cross join lateral (select ${hintedFacts(`${facts}::text`)} as told offset 0) h`;
 }
 
