@@ -123,7 +123,9 @@ create index flow_waiter on flow (waiter) where waiter is not null;
 -- outcome that fits its condition: done; ended: any; failed: failed or cancelled.
 -- open_needs: needs that have not ended; the leader alone changes it. added, done, failed, other: counts of
 -- jobs, from tallies; they choose when the leader looks for jobs in QUEUE, and tell the outcome. stop: its
--- waiting jobs are to be cancelled, and no more are released. due: of an open timer.
+-- waiting jobs are to be cancelled, and no more are released. due: of an open timer. jobs: what the leader puts into QUEUE
+-- when it releases the step, in chunks of 500 (the last may be smaller); null: it has, or there were none. unreleased: the
+-- number of jobs in the chunks that are not there yet, which are the last ones.
 create table flow_step (
   flow       uuid        not null,
   step       integer     not null,
@@ -140,29 +142,20 @@ create table flow_step (
   done       integer     not null default 0,
   failed     integer     not null default 0,
   other      integer     not null default 0,
+  unreleased integer     not null default 0,
   stop_after integer,
   stop       boolean     not null default false,
   delay      interval,
   due        timestamptz,
   opened     timestamptz,
   ended      timestamptz,
+  jobs       jsonb[],
   primary key (flow, step)
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000);
--- By ended, not by state: a step is opened and counted without a new entry in any index.
-create index flow_step_unended on flow_step (flow, step) where ended is null;
--- No condition on ended: a plan made while few steps had not, and kept, would read all of those.
+-- No index asks for state, outcome or ended: a step is opened, counted and ended without a new entry in any. A plan made while
+-- few steps were open, and kept, would read all of those, besides.
 create index flow_step_due on flow_step (due) where due is not null;
-create index flow_step_stopping on flow_step (flow, step) where stop and outcome is null;
-
--- Jobs that the leader puts into QUEUE when it releases their step, in chunks.
-create table flow_job (
-  flow uuid    not null,
-  step integer not null,
-  n    integer not null,
-  jobs jsonb   not null check (jsonb_typeof(jobs) = 'array'),
-  size integer not null generated always as (jsonb_array_length(jobs)) stored,
-  primary key (flow, step, n)
-);
+create index flow_step_stopping on flow_step (flow, step) where stop;
 
 -- Changes of a step's counts, one row for each call that changed them and each step, written in the
 -- transaction that changed QUEUE. No two settlements share a row, so none waits for another. The leader adds
@@ -198,6 +191,8 @@ create type flow_end as (flow uuid, step integer, job uuid, outcome text, result
 
 -- A step of a flow, as advance_flows hands it on. may_end: it has no jobs, so it may end as soon as it is open.
 create type step_ref as (flow uuid, step integer, may_end boolean);
+-- A step that has ended, with what follows from it.
+create type step_end as (flow uuid, step integer, outcome text, feeds integer[], conditions text[]);
 
 -- tables/history.sql
 
@@ -1261,7 +1256,7 @@ create function fail_flow(p_flow uuid, p_why text) returns void
   set search_path from current
 as $$
 begin
-  update flow_step s set state = 'ended', ended = clock_timestamp(), due = null, outcome = case when s.state = 'open' then 'cancelled' else 'skipped' end
+  update flow_step s set state = 'ended', ended = clock_timestamp(), due = null, stop = false, outcome = case when s.state = 'open' then 'cancelled' else 'skipped' end
   where s.flow = p_flow and s.ended is null;
   update flow f set state = 'failed', ended = clock_timestamp(), reason = 'it can''t be processed: ' || left(p_why, 1900)
   where f.id = p_flow and f.state = 'open';
@@ -1395,7 +1390,7 @@ begin
     'next', v_next, 'put', v_put,
     -- jobs are left behind the most that one call enqueues
     'more', v_taken >= v_max or v_put >= 10000,
-    'stops', exists (select from flow_step s where s.stop and s.outcome is null),
+    'stops', exists (select from flow_step s where s.stop),
     'due_ms', flows_due_ms(),
     'walked', v_walked,
     'open', exists (select from flow f where f.state = 'open'),
@@ -1445,7 +1440,8 @@ declare
     when p_step.stop_after < 1 then 'flow_step_stop_after_check'
     when (p_step.state = 'ended') <> (p_step.outcome is not null) or (p_step.state = 'ended') <> (p_step.ended is not null) then 'flow_step_ended_whole'
     when (p_step.kind = 'timer') <> (p_step.delay is not null) then 'flow_step_timer_whole'
-    when p_step.ended is not null and p_step.due is not null then 'flow_step_over'
+    when p_step.ended is not null and (p_step.due is not null or p_step.stop) then 'flow_step_over'
+    when (p_step.unreleased > 0) <> (p_step.jobs is not null) then 'flow_step_jobs_whole'
     when cardinality(p_step.feeds) <> cardinality(p_step.conditions) or not p_step.conditions <@ '{done,ended,failed}' then 'flow_step_feeds_whole' end;
 begin
   if v_broken is null then return true; end if;
@@ -1681,10 +1677,10 @@ begin
 end
 $$;
 
--- Keeps jobs of steps that are released later: for each place of the lists, an array of objects, in chunks of up to 500.
--- Checks them by the rules of QUEUE, so that a release can't fail for them.
-create function keep_jobs(p_flow uuid, p_steps integer[], p_jobs jsonb[]) returns void
-  language plpgsql volatile
+-- Checks jobs of steps that are released later, an array of objects for each step, by the rules of QUEUE: so that a release
+-- can't fail for them.
+create function check_later_jobs(p_jobs jsonb[]) returns void
+  language plpgsql stable
   set search_path from current
 as $$
 declare
@@ -1692,39 +1688,23 @@ declare
     "crashes": 0, "max_crashes": 3, "queue": "default", "key": "", "attributes": {}, "payload": {}}');
   -- columns that put_jobs takes from no job
   c_not_given constant text[] := '{seq, created, timeout, tries, crashes, unique_key, errors, last_token, checkpoint, moved, flow, step}';
-  v_wrong boolean;
-  v_named boolean;
 begin
   -- check_job raises what it refuses. By the names of columns: QUEUE may have more, of somebody else
-  select bool_and(j.job ->> 'id' is not null), bool_or(j.job ->> 'task' is null or ((j.job ->> 'delay_ms')::float8 between 0 and 3.2e11) is false
+  if exists (
+    select from unnest(p_jobs) as s (jobs) cross join lateral jsonb_array_elements(s.jobs) as j (job)
+    where j.job ->> 'task' is null or ((j.job ->> 'delay_ms')::float8 between 0 and 3.2e11) is false
       or not check_job(jsonb_populate_record(v_usual, case when j.job ? 'timeout_ms'
            then (j.job - c_not_given) || jsonb_build_object('timeout', (j.job ->> 'timeout_ms')::float8 * interval '1 millisecond')
-           else j.job - c_not_given end))) into v_named, v_wrong
-  from unnest(p_jobs) as s (jobs) cross join lateral jsonb_array_elements(s.jobs) as j (job);
-  if v_wrong then
+           else j.job - c_not_given end)))
+  then
     raise exception 'each job of a flow has a task, and a delay of 0 to 3.2e11 ms' using errcode = 'check_violation', table = 'queue', constraint = 'queue_task_check';
   end if;
-  if not v_named then
-    -- ids are given now: a release that a crash undid, after its jobs had begun, is done again with the same ids
-    p_jobs := array(
-      select coalesce((
-        select jsonb_agg(case when j.job ->> 'id' is null then j.job || jsonb_build_object('id', uuid_v7()) else j.job end order by j.n)
-        from jsonb_array_elements(s.jobs) with ordinality as j (job, n)), '[]')
-      from unnest(p_jobs) with ordinality as s (jobs, n) order by s.n);
-  end if;
-  insert into flow_job (flow, step, n, jobs)
-  select p_flow, l.step, c.n, c.jobs
-  from unnest(p_steps, p_jobs) as l (step, jobs) cross join lateral (
-    select 0 as n, l.jobs where jsonb_array_length(l.jobs) between 1 and 500
-    union all
-    select ((j.n - 1) / 500)::integer, jsonb_agg(j.job order by j.n)
-    from jsonb_array_elements(l.jobs) with ordinality as j (job, n) where jsonb_array_length(l.jobs) > 500 group by 1) c;
 end
 $$;
 
--- Enqueues jobs of those of the given steps that are open: chunks with up to p_max jobs in all, in the order of flows,
--- steps and chunks, and a chunk that goes beyond. Returns their number. Flows of which chunks are left get a tally, so
--- that the next call takes them.
+-- Enqueues jobs of those of the given steps that are open and have some that are not in QUEUE yet: chunks with up to p_max
+-- jobs in all, in the order of flows, steps and chunks, and a chunk that goes beyond. Returns their number. Flows of which
+-- jobs are left get a tally, so that the next call takes them.
 create function release_jobs(p_steps step_ref[], p_max integer) returns integer
   language plpgsql volatile
   set search_path from current
@@ -1733,36 +1713,31 @@ declare
   v_flows uuid[];
   v_steps integer[];
   v_jobs jsonb[];
-  v_left boolean;
 begin
   if p_steps = '{}' then
     return 0;
   end if;
   with waiting as materialized (
-    select j.flow, j.step, j.n, sum(j.size) over (order by j.flow, j.step, j.n) - j.size as before, count(*) over () as chunks
-    from (
-      select j.flow, j.step, j.n, j.size
-      from unnest(p_steps) as x join flow_step s on s.flow = any (array[x.flow]) and s.step = x.step cross join lateral (
-        select j.flow, j.step, j.n, j.size from flow_job j where j.flow = s.flow and j.step = s.step order by j.n limit p_max) j
-      where s.state = 'open' and not s.stop
-      order by x.flow, x.step limit p_max) j
+    select s.flow, s.step, s.jobs, s.unreleased, (sum(s.unreleased) over (order by s.flow, s.step) - s.unreleased)::integer as before
+    from (select distinct x.flow, x.step from unnest(p_steps) x) x join flow_step s on s.flow = any (array[x.flow]) and s.step = x.step
+    where s.state = 'open' and not s.stop and s.unreleased > 0
   ),
-  taken as (
-    delete from flow_job j using waiting w
-    where w.before < p_max and j.flow = any (array[w.flow]) and j.step = w.step and j.n = w.n
-    returning j.flow, j.step, j.n, j.jobs
-  )
-  select array_agg(t.flow order by t.flow, t.step, t.n), array_agg(t.step order by t.flow, t.step, t.n), array_agg(t.jobs order by t.flow, t.step, t.n),
-         (select bool_or(w.before >= p_max or w.chunks = p_max) from waiting w)
-  into v_flows, v_steps, v_jobs, v_left from taken t;
-  if v_flows is null then
-    return 0;
-  elsif v_left then
+  taken as materialized (
+    select w.*, least(w.unreleased, ((p_max - w.before + 499) / 500) * 500) as size, cardinality(w.jobs) - (w.unreleased + 499) / 500 as behind
+    from waiting w where w.before < p_max
+  ),
+  released as (
+    update flow_step s set unreleased = t.unreleased - t.size, jobs = case when t.size < t.unreleased then s.jobs end
+    from taken t where s.flow = any (array[t.flow]) and s.step = t.step
+  ),
+  left_over as (
     insert into flow_tally (flow)
-    select distinct s.flow from unnest(p_steps) as x join flow_step s on s.flow = any (array[x.flow]) and s.step = x.step
-    where s.state = 'open' and not s.stop and (select j.n from flow_job j where j.flow = s.flow and j.step = s.step limit 1) is not null;
-  end if;
-  return put_jobs(v_flows, v_steps, v_jobs);
+    select distinct w.flow from waiting w left join taken t on t.flow = w.flow and t.step = w.step where (t.size < w.unreleased) is not false
+  )
+  select array_agg(t.flow order by t.flow, t.step, c.n), array_agg(t.step order by t.flow, t.step, c.n), array_agg(c.jobs order by t.flow, t.step, c.n)
+  into v_flows, v_steps, v_jobs
+  from taken t cross join lateral unnest(t.jobs[t.behind + 1 : t.behind + (t.size + 499) / 500]) with ordinality as c (jobs, n);
+  return case when v_flows is null then 0 else put_jobs(v_flows, v_steps, v_jobs) end;
 end
 $$;
 
@@ -1930,7 +1905,7 @@ begin
       select q.id from queue q
       where q.flow = s.flow and q.step = s.step and (select w.id from work_queue w where w.id = q.id and w.cancelled is not null) is null
       limit p_max for update skip locked) q
-    where s.stop and s.outcome is null limit p_max);
+    where s.stop limit p_max);
   if cardinality(v_ids) > 0 then
     perform cancel(v_ids);
   end if;
@@ -2241,92 +2216,154 @@ $$;
 
 -- functions/flow/start.sql
 
--- Starts a flow in the caller's transaction: the flow, its steps and needs, and the jobs of steps without needs.
--- p_flow: {"id", "name", "key", "unique_key", "deadline_ms", "trace", "steps": [{"name", "kind", "wants",
+-- Starts flows in the caller's transaction: each flow, its steps and needs, and the jobs of steps without needs.
+-- p_flows: an array of {"id", "name", "key", "unique_key", "deadline_ms", "trace", "steps": [{"name", "kind", "wants",
 -- "needs": [[step, condition]], "delay_ms", "stop_after", "jobs": [...]}]}; a step's number is its index, from 0.
--- outcome: started; repeated: a flow of that id is there; kept: an open flow of that name has the unique key, and
--- flow_id is that one.
+-- n: the flow's index, from 0. outcome: started; repeated: a flow of that id is there; kept: an open flow of that name has the
+-- unique key, and flow_id is that one.
 -- A step needs earlier steps only, so no flow has a cycle.
+create function start_flows(p_flows jsonb) returns table (n integer, flow_id uuid, outcome text)
+  language plpgsql volatile security definer
+  set search_path from current
+as $$
+declare
+  v_now timestamptz := clock_timestamp();
+  v_opened record;
+  v_flows jsonb[] := '{}'; -- with v_ids: those that are new
+  v_ids uuid[] := '{}';
+begin
+  for v_n in 0 .. jsonb_array_length(p_flows) - 1 loop
+    n := v_n;
+    v_opened := open_flow(p_flows -> v_n, v_now);
+    flow_id := v_opened.flow_id;
+    outcome := v_opened.outcome;
+    return next;
+    if outcome = 'started' then
+      v_flows := v_flows || (p_flows -> v_n);
+      v_ids := v_ids || flow_id;
+    end if;
+  end loop;
+  if v_ids <> '{}' then
+    perform make_steps(v_ids, v_flows, v_now);
+  end if;
+end
+$$;
+
+-- Starts one flow, as start_flows does.
 create function start_flow(p_flow jsonb) returns table (flow_id uuid, outcome text)
   language plpgsql volatile security definer
+  set search_path from current
+as $$
+begin
+  return query select s.flow_id, s.outcome from start_flows(jsonb_build_array(p_flow)) s;
+end
+$$;
+
+-- Makes the row of a flow; an id or a unique key that is taken is told. A part of start_flows.
+create function open_flow(p_flow jsonb, p_now timestamptz, out flow_id uuid, out outcome text)
+  language plpgsql volatile
+  set search_path from current
+as $$
+declare
+  v_steps jsonb := coalesce(p_flow -> 'steps', '[]');
+  v_other uuid;
+begin
+  flow_id := coalesce((p_flow ->> 'id')::uuid, uuid_v7());
+  if jsonb_typeof(v_steps) <> 'array' or jsonb_array_length(v_steps) not between 1 and 10000 then
+    raise exception 'a flow has 1 to 10,000 steps' using errcode = '22023';
+  end if;
+  for attempt in 1..20 loop
+    insert into flow (id, name, key, unique_key, created, deadline, trace)
+    values (flow_id, p_flow ->> 'name', coalesce(p_flow ->> 'key', ''), p_flow ->> 'unique_key', clock_timestamp(),
+            p_now + (p_flow ->> 'deadline_ms')::float8 * interval '1 millisecond', nullif(p_flow -> 'trace', 'null'))
+    on conflict do nothing;
+    outcome := case when found then 'started' when exists (select from flow f where f.id = flow_id) then 'repeated' end;
+    if outcome is not null then
+      return;
+    end if;
+    select f.id into v_other from flow f where f.name = p_flow ->> 'name' and f.unique_key = p_flow ->> 'unique_key' and f.state = 'open';
+    if found then
+      flow_id := v_other;
+      outcome := 'kept';
+      return;
+    end if;
+  end loop;
+  raise exception 'unique key % of flow % changes hands too fast', p_flow ->> 'unique_key', p_flow ->> 'name' using errcode = '40001';
+end
+$$;
+
+-- Makes the steps of new flows, and enqueues the jobs of those that need no other step: a part of start_flows.
+create function make_steps(p_ids uuid[], p_flows jsonb[], p_now timestamptz) returns void
+  language plpgsql volatile
   set plan_cache_mode = force_generic_plan
   set search_path from current
   set jit = off
   set enable_seqscan = off
   set enable_mergejoin = off
 as $$
-#variable_conflict use_column
 declare
-  v_id uuid := coalesce((p_flow ->> 'id')::uuid, uuid_v7());
-  v_now timestamptz := clock_timestamp();
-  v_steps jsonb := coalesce(p_flow -> 'steps', '[]');
-  v_other uuid;
   v_many boolean;
-  v_same boolean; -- two steps have one name
+  v_same boolean; -- two steps of a flow have one name
   v_wrong boolean; -- a step needs one that is not before it, or one twice
-  v_empty boolean; -- an open step has no jobs: the leader looks at all of them
-  v_now_steps integer[]; -- with v_now_jobs: steps whose jobs are enqueued at once
-  v_now_jobs jsonb[];
-  v_later_steps integer[];
-  v_later_jobs jsonb[];
+  v_flows uuid[]; -- with v_steps and v_jobs: steps whose jobs are enqueued at once
+  v_steps integer[];
+  v_jobs jsonb[];
+  v_size integer;
+  v_later jsonb[]; -- jobs of the others
 begin
-  if jsonb_typeof(v_steps) <> 'array' or jsonb_array_length(v_steps) not between 1 and 10000 then
-    raise exception 'a flow has 1 to 10,000 steps' using errcode = '22023';
-  end if;
-  for attempt in 1..20 loop
-    insert into flow (id, name, key, unique_key, created, deadline, trace)
-    values (v_id, p_flow ->> 'name', coalesce(p_flow ->> 'key', ''), p_flow ->> 'unique_key', clock_timestamp(),
-            v_now + (p_flow ->> 'deadline_ms')::float8 * interval '1 millisecond', nullif(p_flow -> 'trace', 'null'))
-    on conflict do nothing;
-    exit when found;
-    if exists (select from flow f where f.id = v_id) then
-      return query select v_id, 'repeated';
-      return;
-    end if;
-    select f.id into v_other from flow f where f.name = p_flow ->> 'name' and f.unique_key = p_flow ->> 'unique_key' and f.state = 'open';
-    if found then
-      return query select v_other, 'kept';
-      return;
-    end if;
-    if attempt = 20 then
-      raise exception 'unique key % of flow % changes hands too fast', p_flow ->> 'unique_key', p_flow ->> 'name' using errcode = '40001';
-    end if;
-  end loop;
   with given as materialized (
-    select (x.n - 1)::integer as step, x.name, coalesce(x.kind, 'jobs') as kind, coalesce(x.wants, 'all') as wants, x.stop_after,
+    select f.id as flow, (x.n - 1)::integer as step, x.name, coalesce(x.kind, 'jobs') as kind, coalesce(x.wants, 'all') as wants, x.stop_after,
            x.delay_ms * interval '1 millisecond' as delay, case when jsonb_typeof(x.needs) = 'array' and x.needs <> '[]' then x.needs end as needs,
            case when jsonb_typeof(x.jobs) = 'array' then x.jobs end as jobs
-    from rows from (jsonb_to_recordset(v_steps) as (name text, kind text, wants text, stop_after integer, delay_ms float8, needs jsonb, jobs jsonb))
+    from unnest(p_ids, p_flows) as f (id, flow) cross join lateral
+      rows from (jsonb_to_recordset(f.flow -> 'steps') as (name text, kind text, wants text, stop_after integer, delay_ms float8, needs jsonb, jobs jsonb))
       with ordinality as x (name, kind, wants, stop_after, delay_ms, needs, jobs, n)
   ),
   edges as materialized (
-    select g.step, (n.need ->> 0)::integer as needed, coalesce(n.need ->> 1, 'done') as condition
+    select g.flow, g.step, (n.need ->> 0)::integer as needed, coalesce(n.need ->> 1, 'done') as condition
     from given g cross join lateral jsonb_array_elements(g.needs) as n (need)
   ),
-  fed as (select e.needed, array_agg(e.step order by e.step) as feeds, array_agg(e.condition order by e.step) as conditions from edges e group by e.needed),
-  needing as (select e.step, array_agg(e.needed order by e.needed) as needs from edges e group by e.step),
+  fed as (
+    select e.flow, e.needed, array_agg(e.step order by e.step) as feeds, array_agg(e.condition order by e.step) as conditions
+    from edges e group by e.flow, e.needed
+  ),
+  needing as (select e.flow, e.step, array_agg(e.needed order by e.needed) as needs from edges e group by e.flow, e.step),
   steps as materialized (
-    select g.*, coalesce(n.needs, '{}') as numbers, coalesce(cardinality(n.needs), 0) as open_needs, n.step is not null as later,
-           coalesce(f.feeds, '{}') as feeds, coalesce(f.conditions, '{}') as conditions
-    from given g left join needing n on n.step = g.step left join fed f on f.needed = g.step
+    select g.*, coalesce(jsonb_array_length(g.jobs), 0) as size, coalesce(n.needs, '{}') as numbers, coalesce(cardinality(n.needs), 0) as open_needs,
+           n.step is not null as later, coalesce(f.feeds, '{}') as feeds, coalesce(f.conditions, '{}') as conditions
+    from given g left join needing n on n.flow = g.flow and n.step = g.step left join fed f on f.flow = g.flow and f.needed = g.step
   ),
   made as (
-    insert into flow_step (flow, step, name, kind, state, wants, needs, feeds, conditions, open_needs, added, stop_after, delay, due, opened)
-    select v_id, s.step, s.name, s.kind, case when s.later then 'blocked' else 'open' end, s.wants, s.numbers, s.feeds, s.conditions, s.open_needs,
-           case when s.kind = 'jobs' then coalesce(jsonb_array_length(s.jobs), 0) else 0 end, s.stop_after, s.delay,
-           case when not s.later then v_now + s.delay end, case when not s.later then v_now end
+    insert into flow_step (flow, step, name, kind, state, wants, needs, feeds, conditions, open_needs, added, unreleased, stop_after, delay, due, opened, jobs)
+    select s.flow, s.step, s.name, s.kind, case when s.later then 'blocked' else 'open' end, s.wants, s.numbers, s.feeds, s.conditions, s.open_needs,
+           case when s.kind = 'jobs' then s.size else 0 end, case when s.later then s.size else 0 end, s.stop_after, s.delay,
+           case when not s.later then p_now + s.delay end, case when not s.later then p_now end, case
+             when not s.later or s.size = 0 then null
+             -- each has an id: a release that a crash undid, after its jobs had begun, is done again with the same ones
+             when s.size <= 500 and not jsonb_path_exists(s.jobs, '$[*] ? (!exists (@.id) || @.id == null)') then array[s.jobs]
+             else array(
+               select jsonb_agg(case when j.job ->> 'id' is null then j.job || jsonb_build_object('id', uuid_v7()) else j.job end order by j.n)
+               from jsonb_array_elements(s.jobs) with ordinality as j (job, n) group by (j.n - 1) / 500 order by (j.n - 1) / 500) end
     from steps s
+  ),
+  counted as materialized (
+    select s.flow, greatest(sum(s.size), sum(s.open_needs)) > 100000 as many, count(distinct s.name) < count(s.name) as same,
+           bool_or(not s.later and s.size = 0) as empty
+    from steps s group by s.flow
+  ),
+  -- an open step has no jobs, or the leader is to know the deadline: it need not know of jobs before one has ended
+  tallied as (
+    insert into flow_tally (flow)
+    select c.flow from counted c join unnest(p_ids, p_flows) as f (id, flow) on f.id = c.flow where c.empty or f.flow ->> 'deadline_ms' is not null
   )
-  select greatest(sum(jsonb_array_length(s.jobs)), sum(s.open_needs)) > 100000, count(distinct s.name) < count(s.name),
+  select (select bool_or(c.many) from counted c), (select bool_or(c.same) from counted c),
          exists (select from edges e where (e.needed between 0 and e.step - 1) is not true)
-           or exists (select from edges e group by e.step, e.needed having count(*) > 1),
-         bool_or(not s.later and coalesce(jsonb_array_length(s.jobs), 0) = 0),
-         array_agg(s.step order by s.step) filter (where not s.later and s.jobs is not null),
-         array_agg(s.jobs order by s.step) filter (where not s.later and s.jobs is not null),
-         array_agg(s.step order by s.step) filter (where s.later and s.jobs is not null),
-         array_agg(s.jobs order by s.step) filter (where s.later and s.jobs is not null)
-  into v_many, v_same, v_wrong, v_empty, v_now_steps, v_now_jobs, v_later_steps, v_later_jobs
-  from steps s;
+           or exists (select from edges e group by e.flow, e.step, e.needed having count(*) > 1),
+         array_agg(s.flow order by s.flow, s.step) filter (where not s.later), array_agg(s.step order by s.flow, s.step) filter (where not s.later),
+         array_agg(s.jobs order by s.flow, s.step) filter (where not s.later), sum(s.size) filter (where not s.later),
+         array_agg(s.jobs) filter (where s.later)
+  into v_many, v_same, v_wrong, v_flows, v_steps, v_jobs, v_size, v_later
+  from steps s where s.jobs is not null;
   if v_wrong then
     raise exception 'a step needs steps that come before it in the list, each once' using errcode = '22023';
   elsif v_same then
@@ -2334,14 +2371,12 @@ begin
   elsif v_many then
     raise exception 'a flow starts with up to 100,000 jobs and 100,000 needs' using errcode = '22023', hint = 'Let a job of a step add more to it.';
   end if;
-  if v_later_steps is not null then
-    perform keep_jobs(v_id, v_later_steps, v_later_jobs);
+  if v_later is not null then
+    perform check_later_jobs(v_later);
   end if;
-  if v_now_steps is not null then
-    perform put_jobs(array_fill(v_id, array[cardinality(v_now_steps)]), v_now_steps, v_now_jobs);
+  if v_steps is not null and put_jobs(v_flows, v_steps, v_jobs) < v_size then
+    insert into flow_tally (flow) select unnest(p_ids); -- the id of a job was taken
   end if;
-  insert into flow_tally (flow, step) values (v_id, case when not v_empty then v_now_steps[1] end);
-  return query select v_id, 'started';
 end
 $$;
 
@@ -2420,13 +2455,13 @@ as $$ select p_condition = 'ended' or p_condition = p_outcome or (p_condition = 
 -- Right because a job's additions commit before its own row leaves QUEUE, or with it: a snapshot without any job
 -- of a step has seen all that were ever added, and they have ended. Tallies commit with the rows that leave, and one
 -- statement, with one snapshot, looks for the jobs and counts the tallies: so the outcome is final.
-create function judge_steps(p_tallied uuid[], p_whole uuid[], p_opened step_ref[], p_probe boolean) returns step_ref[]
+create function judge_steps(p_tallied uuid[], p_whole uuid[], p_opened step_ref[], p_probe boolean) returns step_end[]
   language plpgsql volatile
   set search_path from current
 as $$
 declare
   v_now timestamptz := clock_timestamp();
-  v_ended step_ref[];
+  v_ended step_end[];
 begin
   with gone as materialized (
     delete from flow_tally t
@@ -2445,7 +2480,7 @@ begin
     group by l.flow, l.step
   ),
   counted as materialized (
-    select s.flow, s.step, s.kind, s.due, s.state = 'open' as open, l.added as grown, s.added + l.added as added, c.done, c.failed, c.other,
+    select s.flow, s.step, s.kind, s.due, s.unreleased, s.state = 'open' as open, l.added as grown, s.added + l.added as added, c.done, c.failed, c.other,
            s.stop or (s.state = 'open' and c.failed >= s.stop_after) is true as stop,
            (l.added, l.done, l.failed, l.other) <> (0, 0, 0, 0) as changed
     from looked l join flow_step s on s.flow = any (array[l.flow]) and s.step = l.step
@@ -2459,7 +2494,7 @@ begin
           when 'timer' then c.due <= v_now
           when 'signal' then (select r.job from flow_result r where r.flow = c.flow and r.step = c.step limit 1) is not null
           else (p_probe or c.stop or c.done + c.failed + c.other >= c.added)
-            and (c.stop or (select j.n from flow_job j where j.flow = c.flow and j.step = c.step limit 1) is null)
+            and (c.stop or c.unreleased = 0)
             and (select q.id from queue q where q.flow = c.flow and q.step = c.step limit 1) is null
         end
       else false end as ends
@@ -2467,14 +2502,14 @@ begin
   ),
   settled as (
     update flow_step s
-    set added = s.added + j.grown, done = j.done, failed = j.failed, other = j.other, stop = j.stop,
+    set added = s.added + j.grown, done = j.done, failed = j.failed, other = j.other, stop = j.stop and not j.ends,
         state = case when j.ends then 'ended' else s.state end, ended = case when j.ends then v_now else s.ended end,
         due = case when not j.ends then s.due end,
         outcome = case when not j.ends then s.outcome when j.failed > 0 then 'failed' when j.other > 0 or j.stop then 'cancelled' else 'done' end
     from judged j where s.flow = any (array[j.flow]) and s.step = j.step and (j.ends or j.changed or j.stop <> s.stop)
-    returning s.flow, s.step, j.ends
+    returning s.flow, s.step, s.outcome, s.feeds, s.conditions, j.ends
   )
-  select array_agg((t.flow, t.step, true)::step_ref) filter (where t.ends) into v_ended from settled t;
+  select array_agg((t.flow, t.step, t.outcome, t.feeds, t.conditions)::step_end) filter (where t.ends) into v_ended from settled t;
   return v_ended;
 end
 $$;
@@ -2496,10 +2531,13 @@ declare
   v_now timestamptz := clock_timestamp();
   v_tallied uuid[] := p_flows; -- with v_whole: for the first round
   v_whole uuid[] := p_whole || array(select distinct t.flow from flow_tally t where t.flow = any (p_flows) and t.step is null);
-  v_ended step_ref[]; -- by this round
-  v_opened step_ref[]; -- by this round
+  v_ended step_end[]; -- by this round
+  v_opened step_ref[]; -- by this round: those that may end at once, or have jobs that are not in QUEUE yet
   v_released step_ref[] := '{}'; -- opened by all of them, and the open ones of whole flows
-  v_touched uuid[] := v_whole; -- flows of which steps may have ended
+  v_put integer := 0;
+  v_more integer;
+  v_over uuid[] := v_whole; -- flows that may have ended
+  v_running uuid[]; -- by this round: flows of which jobs were enqueued
 begin
   if v_whole <> '{}' then
     perform skip_idle(array(select (s.flow, s.step, true)::step_ref from flow_step s
@@ -2510,74 +2548,93 @@ begin
   loop
     v_ended := judge_steps(v_tallied, v_whole, v_opened, p_probe);
     exit when v_ended is null;
-    v_opened := follow(v_ended, v_now);
+    select f.opened, f.running, f.put into v_opened, v_running, v_more from follow(v_ended, v_now, 10000 - v_put) f;
+    v_over := v_over || array(select e.flow from unnest(v_ended) e except select r.flow from unnest(v_running) as r (flow));
+    v_put := v_put + v_more;
     v_released := v_released || v_opened;
-    v_touched := v_touched || array(select e.flow from unnest(v_ended) e);
+    exit when v_opened = '{}';
     v_tallied := '{}';
     v_whole := '{}';
   end loop;
   update flow f
   set state = case when f.stopping is not null then 'cancelled' when x.failed then 'failed' else 'done' end, ended = v_now,
       reason = coalesce(f.reason, case when f.stopping is null and x.failed then 'a step failed' end)
-  from (select distinct o.id from unnest(v_touched) as o (id)) o cross join lateral (
+  from (select distinct o.id from unnest(v_over) as o (id)) o cross join lateral (
     -- by limits, so that no plan begins with the index of open flows or steps
     select o.id, flow_failed(o.id) as failed from flow g
     where g.id = o.id and g.state = 'open' and (select s.step from flow_step s where s.flow = o.id and s.ended is null limit 1) is null limit 1) x
-  where f.id = any (v_touched) and f.id = x.id;
-  return release_jobs(v_released, 10000);
+  where f.id = any (v_over) and f.id = x.id;
+  return v_put + release_jobs(v_released, 10000 - v_put);
 end
 $$;
 
 -- Opens or skips the steps that wait for the given ones, which have ended, and those that wait for the skipped
--- ones, and so on: a part of advance_set, whose settings plan it. Returns those that are open now.
+-- ones, and so on: a part of advance_set, whose settings plan it. Enqueues the jobs of those that open, up to p_max in all, if
+-- they are one chunk. opened: those that may end at once, or have jobs left (release_jobs). running: flows of which jobs were
+-- enqueued. put: their number.
 -- The updated row has no condition on its state: a plan made while few steps were open, and kept, began with the
 -- index of all of those, and compared each with each that has ended.
-create function follow(p_ended step_ref[], p_now timestamptz) returns step_ref[]
+create function follow(p_ended step_end[], p_now timestamptz, p_max integer, out opened step_ref[], out running uuid[], out put integer)
   language plpgsql volatile
   set search_path from current
 as $$
 declare
-  v_ended step_ref[] := p_ended;
+  v_ended step_end[] := p_ended;
   v_opened step_ref[];
-  v_all step_ref[] := '{}';
   v_spared step_ref[]; -- steps for which one that was judged does not wait any more
+  v_flows uuid[]; -- with v_steps and v_jobs: to be enqueued
+  v_steps integer[];
+  v_jobs jsonb[];
 begin
+  opened := '{}';
+  running := '{}';
+  put := 0;
   while v_ended is not null loop
-    with moved as materialized (
-      select w.flow, w.step, w.wants, w.open_needs, count(*)::integer as ended, count(*) filter (where w.met)::integer as met
-      from unnest(v_ended) as x
-      -- by limits, so that no plan begins with a table
-      cross join lateral (select e.outcome, e.feeds, e.conditions from flow_step e where e.flow = x.flow and e.step = x.step limit 1) e
-      cross join lateral unnest(e.feeds, e.conditions) as f (step, condition)
+    with fed as materialized (
+      select x.flow, f.step, count(*)::integer as ended, count(*) filter (where need_met(f.condition, x.outcome))::integer as met
+      from unnest(v_ended) as x cross join lateral unnest(x.feeds, x.conditions) as f (step, condition)
+      group by x.flow, f.step
+    ),
+    moved as materialized (
+      select f.flow, f.step, f.ended, v.skips, v.opens, d.jobs,
+             v.opens and d.unreleased <= 500 and sum(d.unreleased) filter (where v.opens) over (order by f.flow, f.step) <= p_max - put as at_once
+      from fed f
+      -- by a limit, so that no plan begins with the table
       cross join lateral (
-        select d.flow, d.step, d.wants, d.open_needs, need_met(f.condition, e.outcome) as met
-        from flow_step d where d.flow = x.flow and d.step = f.step and d.state = 'blocked' limit 1) w
-      group by w.flow, w.step, w.wants, w.open_needs
+        select d.wants, d.open_needs, d.unreleased, d.jobs from flow_step d where d.flow = f.flow and d.step = f.step and d.state = 'blocked' limit 1) d
+      cross join lateral (
+        select case d.wants when 'all' then f.met < f.ended else f.met = 0 and d.open_needs <= f.ended end as skips,
+               case d.wants when 'all' then f.met = f.ended and d.open_needs <= f.ended else f.met > 0 end as opens) v
     ),
     judged as (
       update flow_step s
       set open_needs = s.open_needs - m.ended,
-          state = case when v.skips then 'ended' when v.opens then 'open' else 'blocked' end,
-          outcome = case when v.skips then 'skipped' end,
-          ended = case when v.skips then p_now end,
-          opened = case when v.opens then p_now end,
-          due = case when v.opens then p_now + s.delay end
+          state = case when m.skips then 'ended' when m.opens then 'open' else 'blocked' end,
+          outcome = case when m.skips then 'skipped' end,
+          ended = case when m.skips then p_now end,
+          opened = case when m.opens then p_now end,
+          due = case when m.opens then p_now + s.delay end,
+          unreleased = case when m.at_once then 0 else s.unreleased end,
+          jobs = case when m.at_once then null else s.jobs end
       from moved m
-      cross join lateral (
-        select case m.wants when 'all' then m.met < m.ended else m.met = 0 and m.open_needs <= m.ended end as skips,
-               case m.wants when 'all' then m.met = m.ended and m.open_needs <= m.ended else m.met > 0 end as opens) v
       where s.flow = any (array[m.flow]) and s.step = m.step
-      returning s.flow, s.step, s.state, s.kind, s.added, s.wants, s.needs
+      returning s.flow, s.step, s.state, s.outcome, s.feeds, s.conditions, s.kind <> 'jobs' or s.added = 0 as may_end, s.unreleased, s.wants, s.needs,
+                case when m.at_once then m.jobs[1] end as jobs
     )
-    select array_agg((j.flow, j.step, true)::step_ref) filter (where j.state = 'ended'),
-           array_agg((j.flow, j.step, j.kind <> 'jobs' or j.added = 0)::step_ref) filter (where j.state = 'open'),
+    select array_agg((j.flow, j.step, j.outcome, j.feeds, j.conditions)::step_end) filter (where j.state = 'ended'),
+           array_agg((j.flow, j.step, j.may_end)::step_ref) filter (where j.state = 'open' and (j.may_end or j.unreleased > 0)),
            (select array_agg((o.flow, n.step, true)::step_ref) from judged o cross join lateral unnest(o.needs) as n (step)
-            where o.state = 'ended' or (o.state = 'open' and o.wants = 'any'))
-    into v_ended, v_opened, v_spared from judged j;
-    v_all := v_all || coalesce(v_opened, '{}');
+            where o.state = 'ended' or (o.state = 'open' and o.wants = 'any')),
+           array_agg(j.flow) filter (where j.jobs is not null), array_agg(j.step) filter (where j.jobs is not null),
+           array_agg(j.jobs) filter (where j.jobs is not null)
+    into v_ended, v_opened, v_spared, v_flows, v_steps, v_jobs from judged j;
+    opened := opened || coalesce(v_opened, '{}');
+    if v_flows is not null then
+      put := put + put_jobs(v_flows, v_steps, v_jobs);
+      running := running || v_flows;
+    end if;
     perform skip_idle(v_spared, p_now);
   end loop;
-  return v_all;
 end
 $$;
 
@@ -2665,7 +2722,6 @@ begin
     return;
   end if;
   delete from flow_result r where r.flow = any (p_flows);
-  delete from flow_job j where j.flow = any (p_flows);
   delete from flow_tally t where t.flow = any (p_flows);
   delete from flow_step s where s.flow = any (p_flows);
   delete from flow f where f.id = any (p_flows);

@@ -218,6 +218,7 @@ const decided: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   },
   'postgres/src/calls/flow/results.ts': { lockMs: 'a number of our own' },
   'postgres/src/calls/flow/start.ts': {
+    "rows.map(flowJson).join(',')": 'JSON of a parameter',
     home: 'a call of at_home with $1, $2, …, made of the schema’s name',
     'fields.slice(0, -1)': 'JSON of a parameter',
     "row.steps.map(stepJson).join(',')": 'JSON of a parameter',

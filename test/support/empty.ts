@@ -2,7 +2,7 @@
 export const jobTables = ['work_queue', 'queue', 'history', 'dead_letter', 'node'] as const;
 
 /** In which flows stand. */
-export const flowTables = ['flow', 'flow_step', 'flow_job', 'flow_tally', 'flow_result'] as const;
+export const flowTables = ['flow', 'flow_step', 'flow_tally', 'flow_result'] as const;
 
 /**
  * One statement that empties tables between tests. TRUNCATE makes files anew, of each table, index and partition: some 40 ms for

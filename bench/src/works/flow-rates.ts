@@ -12,7 +12,7 @@ import type { Measured, Metrics } from './work.ts';
 /** Flows a second, and those of a smoke run. */
 const [wanted, few] = [1_000, 50];
 /** Concurrent calls of the producer. */
-const connections = 8;
+const connections = 64;
 const sampleMs = 50;
 const drainMs = 300_000;
 /**

@@ -11,13 +11,13 @@ declare
   s text := current_schema();
   r text;
   f record;
-  producer text[] := array['enqueue_unique', 'key_taken', 'start_flow', 'signal_flow', 'signal_job', 'flow_state', 'step_results', 'has_leader', 'job_result', 'check_job', 'fits', 'retry_fits', 'uuid_v7', 'at_home'];
+  producer text[] := array['enqueue_unique', 'key_taken', 'start_flow', 'start_flows', 'signal_flow', 'signal_job', 'flow_state', 'step_results', 'has_leader', 'job_result', 'check_job', 'fits', 'retry_fits', 'uuid_v7', 'at_home'];
   worker text[] := array['add_jobs', 'fan_out', 'suspend_job', 'flow_state', 'own_results', 'needs_of', 'need_results', 'claim', 'claim_rows', 'settle_rows', 'release_rows', 'take_out', 'has_leader', 'leased', 'release_claim', 'settle', 'unlocked_jobs', 'ack', 'nack', 'give_up', 'snooze', 'extend', 'release', 'report_progress', 'save_checkpoint', 'crash_job', 'reap', 'register_node',
                          'heartbeat_node', 'tell_runs', 'held_leases', 'leave_node', 'job_result', 'queue_length', 'peek', 'scan', 'uuid_v7'];
   scheduler text[] := array['advance_flows', 'stop_jobs', 'trim_flows', 'lead', 'watch_leader', 'resign', 'tick', 'tick_due', 'tick_state', 'behind', 'count_behind', 'items_behind', 'item_facts', 'set_feed', 'take_back', 'dispatch', 'promote', 'reap', 'missing_nodes', 'note_missing_nodes', 'lose_nodes', 'expire', 'queue_numbers', 'key_numbers', 'waiting_tasks', 'job_traces',
                             'fire_schedule', 'maintain_history', 'trim_history', 'report', 'note_policy', 'end_holds', 'lease_limit', 'share_uses', 'open_explains', 'answer_explain', 'waiting_job', 'wanted_slots', 'ask_explain', 'take_explain', 'wait_facts', 'count_activity', 'uuid_v7'];
   viewer text[] := array['flow_state', 'queue_numbers', 'key_numbers', 'waiting_tasks', 'wanted_slots', 'ask_explain', 'take_explain', 'wait_facts'];
-  operator text[] := array['start_flow', 'signal_flow', 'signal_job', 'cancel_flow', 'retry_flow', 'flow_state', 'step_results', 'check_job', 'fits', 'retry_fits', 'cancel', 'amend', 'erase', 'redrive', 'rewrap_dead', 'reset_node', 'enqueue_scheduled', 'enqueue_unique', 'job_result', 'queue_length', 'queue_numbers', 'key_numbers', 'waiting_tasks', 'wanted_slots', 'peek', 'scan', 'uuid_v7',
+  operator text[] := array['start_flow', 'start_flows', 'signal_flow', 'signal_job', 'cancel_flow', 'retry_flow', 'flow_state', 'step_results', 'check_job', 'fits', 'retry_fits', 'cancel', 'amend', 'erase', 'redrive', 'rewrap_dead', 'reset_node', 'enqueue_scheduled', 'enqueue_unique', 'job_result', 'queue_length', 'queue_numbers', 'key_numbers', 'waiting_tasks', 'wanted_slots', 'peek', 'scan', 'uuid_v7',
                            'reap', 'maintain_history', 'trim_history', 'ask_explain', 'take_explain', 'wait_facts', 'note_action', 'note_result', 'init_installation', 'set_route', 'at_home', 'forfeit_part', 'remove_limit',
                            'claim_move', 'drop_claim', 'hold_key', 'leave_key', 'hand_over', 'next_slice', 'receive_jobs', 'forget_slice', 'finish_move', 'open_key', 'count_key', 'keys_here'];
 begin
@@ -60,8 +60,10 @@ begin
                     on node to %I', s || '_' || r);
   end loop;
 
-  execute format('grant select on job, queue_status, overview, queue_config, policy_state, scheduler_lease, scheduler_report, scheduler_policy, queue_held, activity, activity_mark, flow_step, shared_limit, shared_limit_part to %I', s || '_viewer');
+  execute format('grant select on job, queue_status, overview, queue_config, policy_state, scheduler_lease, scheduler_report, scheduler_policy, queue_held, activity, activity_mark, shared_limit, shared_limit_part to %I', s || '_viewer');
   execute format('grant select (id, name, key, unique_key, state, reason, created, deadline, stopping, ended, waiter) on flow to %I', s || '_viewer');
+  execute format('grant select (flow, step, name, kind, state, outcome, wants, needs, feeds, conditions, open_needs, added, done, failed, other,
+                                unreleased, stop_after, stop, delay, due, opened, ended) on flow_step to %I', s || '_viewer');
   execute format('grant select (flow, step, job, outcome) on flow_result to %I', s || '_viewer');
   -- all columns but the tokens: a client that knows a token can settle in place of its holder
   foreach r in array array['work_queue', 'work_item'] loop

@@ -82,13 +82,14 @@ export function createFlowStarter({ writing, handle, ...parts }: FlowParts): Flo
     }
   };
 
-  const started = async (row: FlowRow): Promise<FlowStarted> => {
-    const answer = await traceSend(
+  const started = async (row: FlowRow, fresh: boolean): Promise<FlowStarted> => {
+    const [answer] = await traceSend(
       () => sendingOf(row.steps.flatMap(({ jobs }) => jobs)),
-      (carried) => send(() => writing.start(carriedBy(row, carried))),
+      (carried) => send(() => writing.start([carriedBy(row, carried)], fresh)),
       () => [],
     );
     const rows = row.steps.flatMap(({ jobs, needs }) => (needs.length === 0 ? jobs : []));
+    if (answer === undefined) throw new PgQueueError('invariant', 'the start of a flow got no answer');
     if (answer.outcome === 'started')
       tell(
         parts.observe,
@@ -100,12 +101,17 @@ export function createFlowStarter({ writing, handle, ...parts }: FlowParts): Flo
 
   return {
     start: async <Of extends AnyFlow>(flow: Of, options = {}) => {
-      const make = (): Promise<FlowRow> => toFlowRow(flow, options, ids.make);
-      let plain = await make();
+      let made = 0;
+      const makeId = (): string => {
+        made += 1;
+        return ids.make();
+      };
+      let plain = await toFlowRow(flow, options, makeId);
+      const fresh = plain.uniqueKey === null && made === 1 + jobsOf(plain);
       const anew = await ids.settle(() => send(parts.check));
-      if (anew === true) plain = await make();
+      if (anew === true) plain = await toFlowRow(flow, options, makeId);
       const row = encodedFlow(codec, plain);
-      const { id, outcome } = await started(carriedBy(row, sourceTrace(parts.trace)));
+      const { id, outcome } = await started(carriedBy(row, sourceTrace(parts.trace)), fresh);
       return { ...handle<StepsOf<Of>>(id), outcome };
     },
     signal: async (flowId, step, value, by) => {
@@ -131,4 +137,8 @@ export function createFlowStarter({ writing, handle, ...parts }: FlowParts): Flo
       });
     },
   };
+}
+
+function jobsOf({ steps }: FlowRow): number {
+  return steps.reduce((sum, { jobs }) => sum + jobs.length, 0);
 }

@@ -28,6 +28,7 @@ import { createLateHints } from './late-hints.ts';
 import type { ResultOptions } from './results.ts';
 import { createResults } from './results.ts';
 import type { TraceSource } from './rows.ts';
+import { together } from './together.ts';
 import type { Verify, WritePath } from './writing.ts';
 import { writingNowhere, writingOutside, writingWithin } from './writing.ts';
 
@@ -167,11 +168,11 @@ function makeProducer(options: ProducerOptions, versions?: KeyVersions): Produce
     await database?.close();
   };
 
+  const outside = database && writingOutside({ database, hints, observe, verify, versions });
   return {
+    // a router's jobs go alone: one whose key has moved would have the others repeated
     ...producing(
-      database === undefined
-        ? writingNowhere
-        : writingOutside({ database, hints, observe, verify, versions }),
+      outside === undefined ? writingNowhere : versions === undefined ? together(outside) : outside,
     ),
     with: (tx) => producing(writingWithin({ ...toExecutor(tx), schema }, { verify, hint: lateHints?.send })),
     result: results.result,

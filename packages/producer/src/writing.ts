@@ -22,14 +22,18 @@ import {
   persistently,
   signalFlow,
   signalJob,
-  startFlow,
+  startFlows,
 } from '@pgqueue/postgres/internal';
 import type { Write, WriteOptions } from './enqueuer.ts';
 
 /** A way to the database: a producer's own, or a caller's transaction. Its writes send hints. */
 export interface WritePath {
   readonly write: Write;
-  readonly start: (row: FlowRow) => Promise<FlowStarted>;
+  /**
+   * Starts flows, all of them or nothing.
+   * @param fresh all ids were made for this call, and there is no unique key: so it waits for nobody's transaction
+   */
+  readonly start: (rows: readonly FlowRow[], fresh: boolean) => Promise<readonly FlowStarted[]>;
   readonly signal: (given: SignalInFlow) => Promise<Signalled>;
   readonly signalJob: (given: Parameters<typeof signalJob>[1]) => Promise<Signalled>;
   /** Checks the schema, and so learns the installation's number. */
@@ -53,6 +57,7 @@ export function writingOutside(parts: {
 }): WritePath {
   const { database, hints, observe, verify } = parts;
   const hint = hints?.send;
+  let checking: Promise<void> | undefined;
 
   const writeNew = async (rows: readonly JobRow[], home: Home): Promise<readonly Enqueued[]> => {
     const [row] = rows;
@@ -102,14 +107,18 @@ export function writingOutside(parts: {
           return hinting(hint, enqueueJobs(database, rows, { ...home, again: true }));
         }
       }),
-    start: async (row) => {
-      const started = await repeatAtHome([row], (home) => startFlow(database, row, home.versions));
-      if (started.outcome !== 'kept') hint?.();
-      return started;
-    },
+    start: (rows) =>
+      hinting(
+        hint,
+        repeatAtHome(rows, (home) => startFlows(database, rows, home.versions)),
+      ),
     signal: (given) => repeat(() => signalFlow(database, given)),
     signalJob: (given) => repeat(() => signalJob(database, given)),
-    check: () => repeat(() => Promise.resolve()),
+    // one for all calls that begin before it has ended, which go on in their order then
+    check: () =>
+      (checking ??= repeat(() => Promise.resolve()).finally(() => {
+        checking = undefined;
+      })),
   };
 }
 
@@ -123,11 +132,9 @@ export function writingWithin(
       await verify(target);
       return hinting(hint, enqueueBound(target, rows, options));
     },
-    start: async (row) => {
+    start: async (rows) => {
       await verify(target);
-      const started = await startFlow(target, row);
-      if (started.outcome !== 'kept') hint?.();
-      return started;
+      return hinting(hint, startFlows(target, rows));
     },
     signal: async (given) => {
       await verify(target);
@@ -217,14 +224,14 @@ async function telling<Result>(
   }
 }
 
-/** Sends a hint when jobs were written. */
-async function hinting(
+/** Sends a hint when jobs or flows were written. */
+async function hinting<Written extends Pick<Enqueued | FlowStarted, 'outcome'>>(
   hint: (() => void) | undefined,
-  writing: Promise<readonly Enqueued[]>,
-): Promise<readonly Enqueued[]> {
-  const enqueued = await writing;
-  if (enqueued.some(({ outcome }) => outcome !== 'kept')) hint?.();
-  return enqueued;
+  writing: Promise<readonly Written[]>,
+): Promise<readonly Written[]> {
+  const written = await writing;
+  if (written.some(({ outcome }) => outcome !== 'kept')) hint?.();
+  return written;
 }
 
 /** Error of a producer that has no database of its own. `to`: the call that needs one. */

@@ -33,7 +33,10 @@ test('a flow that can not be processed fails alone, and wakes the job that waits
   });
   await sql('update pgqueue.flow set waiter = $2, waiter_token = $3 where id = $1', [sick, waiter, token]);
   // as no release of this version would store it
-  await sql(`update pgqueue.flow_job set jobs = '[{"task": "t", "max_tries": 0}]' where flow = $1`, [sick]);
+  await sql(
+    `update pgqueue.flow_step set jobs[1] = '[{"task": "t", "max_tries": 0}]' where flow = $1 and jobs is not null`,
+    [sick],
+  );
   await advance();
   expect(await sql('select id, state from pgqueue.flow order by state', [])).toEqual([
     { id: sick, state: 'failed' },

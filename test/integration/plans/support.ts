@@ -84,7 +84,7 @@ export function openExplainedPool(url: string): {
   return { pool, take: () => plans.splice(0) };
 }
 
-const tables = /^(?:queue|work_queue|history\w*|dead_letter|flow|flow_step|flow_job|flow_tally|flow_result)$/;
+const tables = /^(?:queue|work_queue|history\w*|dead_letter|flow|flow_step|flow_tally|flow_result)$/;
 
 /**
  * Returns the parts of a plan that get slower as tables grow: full scans, sequential or along an index, and

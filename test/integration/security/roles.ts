@@ -17,7 +17,7 @@ export const rights: Readonly<
 > = {
   producer: {
     functions:
-      'at_home check_job enqueue_unique fits flow_state has_leader job_result key_taken retry_fits signal_flow signal_job start_flow step_results uuid_v7',
+      'at_home check_job enqueue_unique fits flow_state has_leader job_result key_taken retry_fits signal_flow signal_job start_flow start_flows step_results uuid_v7',
     tables: {
       installation: 'select',
       migration: 'select',
@@ -69,7 +69,8 @@ export const rights: Readonly<
         'select(crashes created died errors flow id key node queue reason step task tries unique_key)',
       flow: 'select(created deadline ended id key name reason state stopping unique_key waiter)',
       flow_result: 'select(flow job outcome step)',
-      flow_step: 'select',
+      flow_step:
+        'select(added conditions delay done due ended failed feeds flow kind name needs open_needs opened other outcome state step stop stop_after unreleased wants)',
       history: 'select(errors finished flow id key node outcome queue started step task)',
       job: 'select',
       installation: 'select',
@@ -97,7 +98,7 @@ export const rights: Readonly<
   },
   operator: {
     functions:
-      'amend ask_explain at_home cancel cancel_flow check_job claim_move count_key drop_claim enqueue_scheduled enqueue_unique erase finish_move fits flow_state forfeit_part forget_slice hand_over hold_key init_installation job_result key_numbers keys_here leave_key maintain_history next_slice note_action note_result open_key peek queue_length queue_numbers reap receive_jobs redrive remove_limit reset_node retry_fits retry_flow rewrap_dead scan set_route signal_flow signal_job start_flow step_results take_explain trim_history uuid_v7 wait_facts waiting_tasks wanted_slots',
+      'amend ask_explain at_home cancel cancel_flow check_job claim_move count_key drop_claim enqueue_scheduled enqueue_unique erase finish_move fits flow_state forfeit_part forget_slice hand_over hold_key init_installation job_result key_numbers keys_here leave_key maintain_history next_slice note_action note_result open_key peek queue_length queue_numbers reap receive_jobs redrive remove_limit reset_node retry_fits retry_flow rewrap_dead scan set_route signal_flow signal_job start_flow start_flows step_results take_explain trim_history uuid_v7 wait_facts waiting_tasks wanted_slots',
     tables: {
       activity: 'select',
       activity_mark: 'select',
@@ -106,7 +107,6 @@ export const rights: Readonly<
       dead_letter: 'delete select',
       explain_request: 'select',
       flow: 'select',
-      flow_job: 'select',
       flow_result: 'select',
       flow_step: 'select',
       flow_tally: 'select',
@@ -144,4 +144,4 @@ export const rights: Readonly<
 };
 /** Functions that others call, and that check nothing themselves. */
 export const ownersAlone =
-  'advance_front advance_locked advance_set assert_leader assert_modes assert_move assert_read_committed assert_tasks audit_kept backoff_ms batches_from begin_anew cancel_superseded charged_by_death check_flow check_step commit_durably config_mark count_slice count_tallies crash crash_all delayed_of_key drop_flows end_node end_waiting ended_jobs ended_numbers enqueuers fail_flow fair_part flow_failed flow_results flows_due_ms follow forget_explains forget_signals fresh_bundles gone_nodes held_sessions hint hold_session holds_true in_batch insert_moved installation_of is_of_row is_other_alive is_suspended items_from judge_again judge_steps keep_jobs keep_leader_session keep_node_session lanes_to_read leader_gone lease_all lease_items legible lock_unique_keys look make_due make_wait need_met next_suspect node_sessions node_takes note_ends note_move note_reached page_of_lanes put_jobs ready_batches recall refuse_crowds release_jobs revive route_lock set_aside settings_of settle_done settle_mixed signal_flow_of single_rows skip_idle spread spread_held spread_ready stop_flow tables_place tail_of_key take_apart waiting_numbers wake_waiters walk_lanes watch_crowds with_error within_bytes';
+  'advance_front advance_locked advance_set assert_leader assert_modes assert_move assert_read_committed assert_tasks audit_kept backoff_ms batches_from begin_anew cancel_superseded charged_by_death check_flow check_later_jobs check_step commit_durably config_mark count_slice count_tallies crash crash_all delayed_of_key drop_flows end_node end_waiting ended_jobs ended_numbers enqueuers fail_flow fair_part flow_failed flow_results flows_due_ms follow forget_explains forget_signals fresh_bundles gone_nodes held_sessions hint hold_session holds_true in_batch insert_moved installation_of is_of_row is_other_alive is_suspended items_from judge_again judge_steps keep_leader_session keep_node_session lanes_to_read leader_gone lease_all lease_items legible lock_unique_keys look make_due make_steps make_wait need_met next_suspect node_sessions node_takes note_ends note_move note_reached open_flow page_of_lanes put_jobs ready_batches recall refuse_crowds release_jobs revive route_lock set_aside settings_of settle_done settle_mixed signal_flow_of single_rows skip_idle spread spread_held spread_ready stop_flow tables_place tail_of_key take_apart waiting_numbers wake_waiters walk_lanes watch_crowds with_error within_bytes';

@@ -61,7 +61,17 @@ const functions = files.flatMap(({ name, sql }) =>
 );
 
 /** Documented for workers in other languages: no package of this repository calls them. */
-const forOthers = ['ack', 'nack', 'give_up', 'snooze', 'queue_length', 'peek', 'scan', 'wanted_slots'];
+const forOthers = [
+  'ack',
+  'nack',
+  'give_up',
+  'snooze',
+  'start_flow',
+  'queue_length',
+  'peek',
+  'scan',
+  'wanted_slots',
+];
 
 const views = files.find(({ name }) => name === 'views.sql')?.sql ?? '';
 const sources = globSync('packages/*/src/**/*.ts', { cwd: root })

@@ -160,8 +160,7 @@ const texts = {
   dead: 'select flow, id from pgqueue.dead_letter where flow = any ($1)',
   history: 'select flow, id, outcome from pgqueue.history where flow = any ($1)',
   unreleased: `
-    select flow, step, sum(jsonb_array_length(jobs))::integer as jobs
-    from pgqueue.flow_job where flow = any ($1) group by flow, step`,
+    select flow, step, unreleased as jobs from pgqueue.flow_step where flow = any ($1) and unreleased > 0`,
   waiting: 'select flow from pgqueue.queue where flow = any ($1)',
 } as const;
 

@@ -41,7 +41,9 @@ create index flow_waiter on flow (waiter) where waiter is not null;
 -- outcome that fits its condition: done; ended: any; failed: failed or cancelled.
 -- open_needs: needs that have not ended; the leader alone changes it. added, done, failed, other: counts of
 -- jobs, from tallies; they choose when the leader looks for jobs in QUEUE, and tell the outcome. stop: its
--- waiting jobs are to be cancelled, and no more are released. due: of an open timer.
+-- waiting jobs are to be cancelled, and no more are released. due: of an open timer. jobs: what the leader puts into QUEUE
+-- when it releases the step, in chunks of 500 (the last may be smaller); null: it has, or there were none. unreleased: the
+-- number of jobs in the chunks that are not there yet, which are the last ones.
 create table flow_step (
   flow       uuid        not null,
   step       integer     not null,
@@ -58,29 +60,20 @@ create table flow_step (
   done       integer     not null default 0,
   failed     integer     not null default 0,
   other      integer     not null default 0,
+  unreleased integer     not null default 0,
   stop_after integer,
   stop       boolean     not null default false,
   delay      interval,
   due        timestamptz,
   opened     timestamptz,
   ended      timestamptz,
+  jobs       jsonb[],
   primary key (flow, step)
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000);
--- By ended, not by state: a step is opened and counted without a new entry in any index.
-create index flow_step_unended on flow_step (flow, step) where ended is null;
--- No condition on ended: a plan made while few steps had not, and kept, would read all of those.
+-- No index asks for state, outcome or ended: a step is opened, counted and ended without a new entry in any. A plan made while
+-- few steps were open, and kept, would read all of those, besides.
 create index flow_step_due on flow_step (due) where due is not null;
-create index flow_step_stopping on flow_step (flow, step) where stop and outcome is null;
-
--- Jobs that the leader puts into QUEUE when it releases their step, in chunks.
-create table flow_job (
-  flow uuid    not null,
-  step integer not null,
-  n    integer not null,
-  jobs jsonb   not null check (jsonb_typeof(jobs) = 'array'),
-  size integer not null generated always as (jsonb_array_length(jobs)) stored,
-  primary key (flow, step, n)
-);
+create index flow_step_stopping on flow_step (flow, step) where stop;
 
 -- Changes of a step's counts, one row for each call that changed them and each step, written in the
 -- transaction that changed QUEUE. No two settlements share a row, so none waits for another. The leader adds
@@ -116,3 +109,5 @@ create type flow_end as (flow uuid, step integer, job uuid, outcome text, result
 
 -- A step of a flow, as advance_flows hands it on. may_end: it has no jobs, so it may end as soon as it is open.
 create type step_ref as (flow uuid, step integer, may_end boolean);
+-- A step that has ended, with what follows from it.
+create type step_end as (flow uuid, step integer, outcome text, feeds integer[], conditions text[]);

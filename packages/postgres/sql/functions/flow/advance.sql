@@ -8,7 +8,7 @@ create function fail_flow(p_flow uuid, p_why text) returns void
   set search_path from current
 as $$
 begin
-  update flow_step s set state = 'ended', ended = clock_timestamp(), due = null, outcome = case when s.state = 'open' then 'cancelled' else 'skipped' end
+  update flow_step s set state = 'ended', ended = clock_timestamp(), due = null, stop = false, outcome = case when s.state = 'open' then 'cancelled' else 'skipped' end
   where s.flow = p_flow and s.ended is null;
   update flow f set state = 'failed', ended = clock_timestamp(), reason = 'it can''t be processed: ' || left(p_why, 1900)
   where f.id = p_flow and f.state = 'open';
@@ -142,7 +142,7 @@ begin
     'next', v_next, 'put', v_put,
     -- jobs are left behind the most that one call enqueues
     'more', v_taken >= v_max or v_put >= 10000,
-    'stops', exists (select from flow_step s where s.stop and s.outcome is null),
+    'stops', exists (select from flow_step s where s.stop),
     'due_ms', flows_due_ms(),
     'walked', v_walked,
     'open', exists (select from flow f where f.state = 'open'),

@@ -38,7 +38,8 @@ declare
     when p_step.stop_after < 1 then 'flow_step_stop_after_check'
     when (p_step.state = 'ended') <> (p_step.outcome is not null) or (p_step.state = 'ended') <> (p_step.ended is not null) then 'flow_step_ended_whole'
     when (p_step.kind = 'timer') <> (p_step.delay is not null) then 'flow_step_timer_whole'
-    when p_step.ended is not null and p_step.due is not null then 'flow_step_over'
+    when p_step.ended is not null and (p_step.due is not null or p_step.stop) then 'flow_step_over'
+    when (p_step.unreleased > 0) <> (p_step.jobs is not null) then 'flow_step_jobs_whole'
     when cardinality(p_step.feeds) <> cardinality(p_step.conditions) or not p_step.conditions <@ '{done,ended,failed}' then 'flow_step_feeds_whole' end;
 begin
   if v_broken is null then return true; end if;

@@ -28,10 +28,10 @@ begin
 end
 $$;
 
--- Keeps jobs of steps that are released later: for each place of the lists, an array of objects, in chunks of up to 500.
--- Checks them by the rules of QUEUE, so that a release can't fail for them.
-create function keep_jobs(p_flow uuid, p_steps integer[], p_jobs jsonb[]) returns void
-  language plpgsql volatile
+-- Checks jobs of steps that are released later, an array of objects for each step, by the rules of QUEUE: so that a release
+-- can't fail for them.
+create function check_later_jobs(p_jobs jsonb[]) returns void
+  language plpgsql stable
   set search_path from current
 as $$
 declare
@@ -39,39 +39,23 @@ declare
     "crashes": 0, "max_crashes": 3, "queue": "default", "key": "", "attributes": {}, "payload": {}}');
   -- columns that put_jobs takes from no job
   c_not_given constant text[] := '{seq, created, timeout, tries, crashes, unique_key, errors, last_token, checkpoint, moved, flow, step}';
-  v_wrong boolean;
-  v_named boolean;
 begin
   -- check_job raises what it refuses. By the names of columns: QUEUE may have more, of somebody else
-  select bool_and(j.job ->> 'id' is not null), bool_or(j.job ->> 'task' is null or ((j.job ->> 'delay_ms')::float8 between 0 and 3.2e11) is false
+  if exists (
+    select from unnest(p_jobs) as s (jobs) cross join lateral jsonb_array_elements(s.jobs) as j (job)
+    where j.job ->> 'task' is null or ((j.job ->> 'delay_ms')::float8 between 0 and 3.2e11) is false
       or not check_job(jsonb_populate_record(v_usual, case when j.job ? 'timeout_ms'
            then (j.job - c_not_given) || jsonb_build_object('timeout', (j.job ->> 'timeout_ms')::float8 * interval '1 millisecond')
-           else j.job - c_not_given end))) into v_named, v_wrong
-  from unnest(p_jobs) as s (jobs) cross join lateral jsonb_array_elements(s.jobs) as j (job);
-  if v_wrong then
+           else j.job - c_not_given end)))
+  then
     raise exception 'each job of a flow has a task, and a delay of 0 to 3.2e11 ms' using errcode = 'check_violation', table = 'queue', constraint = 'queue_task_check';
   end if;
-  if not v_named then
-    -- ids are given now: a release that a crash undid, after its jobs had begun, is done again with the same ids
-    p_jobs := array(
-      select coalesce((
-        select jsonb_agg(case when j.job ->> 'id' is null then j.job || jsonb_build_object('id', uuid_v7()) else j.job end order by j.n)
-        from jsonb_array_elements(s.jobs) with ordinality as j (job, n)), '[]')
-      from unnest(p_jobs) with ordinality as s (jobs, n) order by s.n);
-  end if;
-  insert into flow_job (flow, step, n, jobs)
-  select p_flow, l.step, c.n, c.jobs
-  from unnest(p_steps, p_jobs) as l (step, jobs) cross join lateral (
-    select 0 as n, l.jobs where jsonb_array_length(l.jobs) between 1 and 500
-    union all
-    select ((j.n - 1) / 500)::integer, jsonb_agg(j.job order by j.n)
-    from jsonb_array_elements(l.jobs) with ordinality as j (job, n) where jsonb_array_length(l.jobs) > 500 group by 1) c;
 end
 $$;
 
--- Enqueues jobs of those of the given steps that are open: chunks with up to p_max jobs in all, in the order of flows,
--- steps and chunks, and a chunk that goes beyond. Returns their number. Flows of which chunks are left get a tally, so
--- that the next call takes them.
+-- Enqueues jobs of those of the given steps that are open and have some that are not in QUEUE yet: chunks with up to p_max
+-- jobs in all, in the order of flows, steps and chunks, and a chunk that goes beyond. Returns their number. Flows of which
+-- jobs are left get a tally, so that the next call takes them.
 create function release_jobs(p_steps step_ref[], p_max integer) returns integer
   language plpgsql volatile
   set search_path from current
@@ -80,36 +64,31 @@ declare
   v_flows uuid[];
   v_steps integer[];
   v_jobs jsonb[];
-  v_left boolean;
 begin
   if p_steps = '{}' then
     return 0;
   end if;
   with waiting as materialized (
-    select j.flow, j.step, j.n, sum(j.size) over (order by j.flow, j.step, j.n) - j.size as before, count(*) over () as chunks
-    from (
-      select j.flow, j.step, j.n, j.size
-      from unnest(p_steps) as x join flow_step s on s.flow = any (array[x.flow]) and s.step = x.step cross join lateral (
-        select j.flow, j.step, j.n, j.size from flow_job j where j.flow = s.flow and j.step = s.step order by j.n limit p_max) j
-      where s.state = 'open' and not s.stop
-      order by x.flow, x.step limit p_max) j
+    select s.flow, s.step, s.jobs, s.unreleased, (sum(s.unreleased) over (order by s.flow, s.step) - s.unreleased)::integer as before
+    from (select distinct x.flow, x.step from unnest(p_steps) x) x join flow_step s on s.flow = any (array[x.flow]) and s.step = x.step
+    where s.state = 'open' and not s.stop and s.unreleased > 0
   ),
-  taken as (
-    delete from flow_job j using waiting w
-    where w.before < p_max and j.flow = any (array[w.flow]) and j.step = w.step and j.n = w.n
-    returning j.flow, j.step, j.n, j.jobs
-  )
-  select array_agg(t.flow order by t.flow, t.step, t.n), array_agg(t.step order by t.flow, t.step, t.n), array_agg(t.jobs order by t.flow, t.step, t.n),
-         (select bool_or(w.before >= p_max or w.chunks = p_max) from waiting w)
-  into v_flows, v_steps, v_jobs, v_left from taken t;
-  if v_flows is null then
-    return 0;
-  elsif v_left then
+  taken as materialized (
+    select w.*, least(w.unreleased, ((p_max - w.before + 499) / 500) * 500) as size, cardinality(w.jobs) - (w.unreleased + 499) / 500 as behind
+    from waiting w where w.before < p_max
+  ),
+  released as (
+    update flow_step s set unreleased = t.unreleased - t.size, jobs = case when t.size < t.unreleased then s.jobs end
+    from taken t where s.flow = any (array[t.flow]) and s.step = t.step
+  ),
+  left_over as (
     insert into flow_tally (flow)
-    select distinct s.flow from unnest(p_steps) as x join flow_step s on s.flow = any (array[x.flow]) and s.step = x.step
-    where s.state = 'open' and not s.stop and (select j.n from flow_job j where j.flow = s.flow and j.step = s.step limit 1) is not null;
-  end if;
-  return put_jobs(v_flows, v_steps, v_jobs);
+    select distinct w.flow from waiting w left join taken t on t.flow = w.flow and t.step = w.step where (t.size < w.unreleased) is not false
+  )
+  select array_agg(t.flow order by t.flow, t.step, c.n), array_agg(t.step order by t.flow, t.step, c.n), array_agg(c.jobs order by t.flow, t.step, c.n)
+  into v_flows, v_steps, v_jobs
+  from taken t cross join lateral unnest(t.jobs[t.behind + 1 : t.behind + (t.size + 499) / 500]) with ordinality as c (jobs, n);
+  return case when v_flows is null then 0 else put_jobs(v_flows, v_steps, v_jobs) end;
 end
 $$;
 

@@ -36,7 +36,6 @@ begin
     return;
   end if;
   delete from flow_result r where r.flow = any (p_flows);
-  delete from flow_job j where j.flow = any (p_flows);
   delete from flow_tally t where t.flow = any (p_flows);
   delete from flow_step s where s.flow = any (p_flows);
   delete from flow f where f.id = any (p_flows);

@@ -13,25 +13,30 @@ export interface FlowStarted {
 }
 
 /**
- * Starts a flow, all of it or nothing: its steps, and the jobs of those that need no other step. Safe to
- * repeat: an id that exists changes nothing. The SQL function says which locks it takes. The rights of a
+ * Starts flows, all of them or nothing: their steps, and the jobs of those that need no other step. Answers in their order.
+ * Safe to repeat: an id that exists changes nothing. The SQL function says which locks it takes. The rights of a
  * producer are enough.
- * @param versions given by a router: the statement checks that this installation is the home of the flow's key
+ * @param versions given by a router: the statement checks that this installation is the home of the flows' keys
  * @throws {PgQueueError} `invalid_job` if a payload takes more room as jsonb than the table allows;
  * `too_many_pending`, `moved`
  */
-export async function startFlow(target: Target, row: FlowRow, versions?: KeyVersions): Promise<FlowStarted> {
+export async function startFlows(
+  target: Target,
+  rows: readonly FlowRow[],
+  versions?: KeyVersions,
+): Promise<readonly FlowStarted[]> {
   const { schema } = target;
-  const values: (string | null)[] = [flowJson(row)];
-  const home = versions === undefined ? '' : homeCall(schema, { jobs: [row], versions, again: true }, values);
-  const [answer] = await explaining(() =>
+  const values: (string | null)[] = [`[${rows.map(flowJson).join(',')}]`];
+  const home = versions === undefined ? '' : homeCall(schema, { jobs: rows, versions, again: true }, values);
+  const answers = await explaining(() =>
     target.query<FlowStarted>(
-      `select s.flow_id::text as id, s.outcome from ${schema}.start_flow($1::text::jsonb) s${home}`,
+      `select s.flow_id::text as id, s.outcome from ${schema}.start_flows($1::text::jsonb) s${home} order by s.n`,
       values,
     ),
   );
-  if (answer === undefined) throw new PgQueueError('invariant', `no answer for flow ${row.id}`);
-  return answer;
+  if (answers.length !== rows.length)
+    throw new PgQueueError('invariant', `${answers.length} answers for ${rows.length} flows`);
+  return answers;
 }
 
 /** Writes a flow as `start_flow` takes it. */

@@ -297,9 +297,8 @@ function isLed(schema: string): string {
 /** SQL for the steps of jobs that are open without a job left, and that the leader is not about to look at. */
 export function idleSteps(schema: string): string {
   return `select s.flow, s.step from ${schema}.flow_step s
-    where s.kind = 'jobs' and s.state = 'open' and s.opened < clock_timestamp() - interval '1 minute'
+    where s.kind = 'jobs' and s.state = 'open' and s.unreleased = 0 and s.opened < clock_timestamp() - interval '1 minute'
       and not exists (select from ${schema}.queue q where q.flow = s.flow and q.step = s.step)
-      and not exists (select from ${schema}.flow_job j where j.flow = s.flow and j.step = s.step)
       and not exists (select from ${schema}.flow_tally t where t.flow = s.flow)`;
 }
 
@@ -312,7 +311,7 @@ export function endlessFlows(schema: string): string {
 }
 
 /** Tables whose rows go with their flow. */
-export const tablesOfFlows = ['flow_step', 'flow_job', 'flow_result'] as const;
+export const tablesOfFlows = ['flow_step', 'flow_result'] as const;
 
 const ofFlows: readonly Check[] = [
   {
@@ -353,11 +352,11 @@ const ofFlows: readonly Check[] = [
     name: 'unreleased_jobs',
     says: 'a step that is done has enqueued all of its jobs',
     severity: 'error',
-    remedy: 'they never ran, and stand in flow_job: enqueue them, or start the flow again',
+    remedy: 'they never ran, and stand in flow_step.jobs: enqueue them, or start the flow again',
     // steps that were skipped or cancelled keep theirs for a retry
     find: (schema) =>
-      `select distinct concat(s.flow, ' step ', s.step) as id
-       from ${schema}.flow_job j join ${schema}.flow_step s on s.flow = j.flow and s.step = j.step and s.outcome = 'done'`,
+      `select concat(s.flow, ' step ', s.step) as id from ${schema}.flow_step s
+       where s.unreleased > 0 and s.outcome = 'done'`,
   },
   {
     name: 'rows_of_gone_flows',
