@@ -1719,8 +1719,11 @@ begin
   end if;
   with waiting as materialized (
     select s.flow, s.step, s.jobs, s.unreleased, (sum(s.unreleased) over (order by s.flow, s.step) - s.unreleased)::integer as before
-    from (select distinct x.flow, x.step from unnest(p_steps) x) x join flow_step s on s.flow = any (array[x.flow]) and s.step = x.step
-    where s.state = 'open' and not s.stop and s.unreleased > 0
+    from (select distinct x.flow, x.step from unnest(p_steps) x) x
+    -- by a limit, so that no plan begins with the table
+    cross join lateral (
+      select s.* from flow_step s
+      where s.flow = x.flow and s.step = x.step and s.state = 'open' and not s.stop and s.unreleased > 0 limit 1) s
   ),
   taken as materialized (
     select w.*, least(w.unreleased, ((p_max - w.before + 499) / 500) * 500) as size, cardinality(w.jobs) - (w.unreleased + 499) / 500 as behind
@@ -2224,7 +2227,11 @@ $$;
 -- A step needs earlier steps only, so no flow has a cycle.
 create function start_flows(p_flows jsonb) returns table (n integer, flow_id uuid, outcome text)
   language plpgsql volatile security definer
+  set plan_cache_mode = force_generic_plan
   set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_mergejoin = off
 as $$
 declare
   v_now timestamptz := clock_timestamp();
@@ -2259,7 +2266,7 @@ begin
 end
 $$;
 
--- Makes the row of a flow; an id or a unique key that is taken is told. A part of start_flows.
+-- Makes the row of a flow; an id or a unique key that is taken is told. A part of start_flows, whose settings plan it.
 create function open_flow(p_flow jsonb, p_now timestamptz, out flow_id uuid, out outcome text)
   language plpgsql volatile
   set search_path from current
@@ -2292,14 +2299,11 @@ begin
 end
 $$;
 
--- Makes the steps of new flows, and enqueues the jobs of those that need no other step: a part of start_flows.
+-- Makes the steps of new flows, and enqueues the jobs of those that need no other step: a part of start_flows, whose settings
+-- plan it.
 create function make_steps(p_ids uuid[], p_flows jsonb[], p_now timestamptz) returns void
   language plpgsql volatile
-  set plan_cache_mode = force_generic_plan
   set search_path from current
-  set jit = off
-  set enable_seqscan = off
-  set enable_mergejoin = off
 as $$
 declare
   v_many boolean;

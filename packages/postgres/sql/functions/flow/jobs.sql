@@ -70,8 +70,11 @@ begin
   end if;
   with waiting as materialized (
     select s.flow, s.step, s.jobs, s.unreleased, (sum(s.unreleased) over (order by s.flow, s.step) - s.unreleased)::integer as before
-    from (select distinct x.flow, x.step from unnest(p_steps) x) x join flow_step s on s.flow = any (array[x.flow]) and s.step = x.step
-    where s.state = 'open' and not s.stop and s.unreleased > 0
+    from (select distinct x.flow, x.step from unnest(p_steps) x) x
+    -- by a limit, so that no plan begins with the table
+    cross join lateral (
+      select s.* from flow_step s
+      where s.flow = x.flow and s.step = x.step and s.state = 'open' and not s.stop and s.unreleased > 0 limit 1) s
   ),
   taken as materialized (
     select w.*, least(w.unreleased, ((p_max - w.before + 499) / 500) * 500) as size, cardinality(w.jobs) - (w.unreleased + 499) / 500 as behind

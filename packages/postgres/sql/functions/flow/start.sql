@@ -6,7 +6,11 @@
 -- A step needs earlier steps only, so no flow has a cycle.
 create function start_flows(p_flows jsonb) returns table (n integer, flow_id uuid, outcome text)
   language plpgsql volatile security definer
+  set plan_cache_mode = force_generic_plan
   set search_path from current
+  set jit = off
+  set enable_seqscan = off
+  set enable_mergejoin = off
 as $$
 declare
   v_now timestamptz := clock_timestamp();
@@ -41,7 +45,7 @@ begin
 end
 $$;
 
--- Makes the row of a flow; an id or a unique key that is taken is told. A part of start_flows.
+-- Makes the row of a flow; an id or a unique key that is taken is told. A part of start_flows, whose settings plan it.
 create function open_flow(p_flow jsonb, p_now timestamptz, out flow_id uuid, out outcome text)
   language plpgsql volatile
   set search_path from current
@@ -74,14 +78,11 @@ begin
 end
 $$;
 
--- Makes the steps of new flows, and enqueues the jobs of those that need no other step: a part of start_flows.
+-- Makes the steps of new flows, and enqueues the jobs of those that need no other step: a part of start_flows, whose settings
+-- plan it.
 create function make_steps(p_ids uuid[], p_flows jsonb[], p_now timestamptz) returns void
   language plpgsql volatile
-  set plan_cache_mode = force_generic_plan
   set search_path from current
-  set jit = off
-  set enable_seqscan = off
-  set enable_mergejoin = off
 as $$
 declare
   v_many boolean;
