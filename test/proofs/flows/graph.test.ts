@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { Outcome, Step } from './graph.ts';
-import { decide, hasFailed, isSuperfluous, outcomeOf } from './graph.ts';
+import { behind, decide, hasFailed, isSuperfluous, outcomeOf } from './graph.ts';
 
 const step = (needs: Step['needs'] = [], wants: Step['wants'] = 'all'): Step => ({
   kind: 'jobs',
@@ -74,4 +74,10 @@ test('nobody waits for a signal whose dependents are decided without it', () => 
   expect(judged(chained, ['failed', 'skipped', 'skipped', 'skipped'])).toBe(true);
   expect(judged(chained, ['done', 'skipped', 'skipped', 'skipped'])).toBe(false);
   expect(judged([...steps.slice(0, 2), step(needs, 'any')], ['done', 'skipped', 'done'])).toBe(true);
+});
+
+test('a step and all that wait for it, through any others, are behind it', () => {
+  const needs = [[], [0], [1], [0], [2, 3]];
+  const chain = needs.map((all) => step(all.map((need) => [need, 'done'] as const)));
+  expect(behind(chain, 1)).toEqual(new Set([1, 2, 4]));
 });

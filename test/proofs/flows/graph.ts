@@ -50,6 +50,14 @@ export function dependentsOf(
   );
 }
 
+/** Indexes of a step and of those that wait for it, through any others. */
+export function behind(steps: readonly Step[], from: number): ReadonlySet<number> {
+  const found = new Set([from]);
+  for (const [index, { needs }] of steps.entries())
+    if (needs.some(([needed]) => found.has(needed))) found.add(index);
+  return found;
+}
+
 /**
  * True if a flow with these outcomes has failed: a step failed or was cancelled, and nobody takes that with
  * `ended`, or somebody takes it otherwise. A step that was skipped takes nothing.

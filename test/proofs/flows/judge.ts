@@ -1,7 +1,7 @@
 // Checks of a flow that has ended, from the record and the tables. Pure.
 import type { Conduct } from './conduct.ts';
 import type { JobEnd, Outcome } from './graph.ts';
-import { decide, hasFailed, isSuperfluous, outcomeOf } from './graph.ts';
+import { behind, decide, hasFailed, isSuperfluous, outcomeOf } from './graph.ts';
 import type { FlowPlan, PlannedStep } from './plan.ts';
 import type { FlowRecord, Move, StepRow } from './record.ts';
 
@@ -85,8 +85,22 @@ function decisionOf(
     ];
   }
   const ins = record.moves.filter((move) => move.step === index && move.kind === 'in');
+  // the cancellation has skipped it, and a retry of another part leaves it alone
+  const leftOut = record.retries.some(
+    ({ answer, cancelled, step: from }) =>
+      answer === 'retried' &&
+      cancelled &&
+      from !== null &&
+      !behind(
+        steps,
+        record.steps.findIndex(({ name }) => name === from),
+      ).has(index),
+  );
   const fair =
-    decision === 'skips' || record.stoppingMs !== null || isSuperfluous(steps, index, { outcomes, opened });
+    decision === 'skips' ||
+    record.stoppingMs !== null ||
+    leftOut ||
+    isSuperfluous(steps, index, { outcomes, opened });
   return [
     ...(fair ? [] : ['it is skipped, and should have run']),
     ...(ins.length > 0 ? [`it is skipped, and ${ins.length} of its jobs were enqueued`] : []),

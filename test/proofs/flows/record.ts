@@ -18,11 +18,12 @@ const ddl = `
   create index on proof.ran (flow);
   create table proof.retry (
     n bigint generated always as identity primary key, flow uuid not null, xid xid8 not null default pg_current_xact_id(),
-    answer text not null, at timestamptz not null default clock_timestamp(),
+    answer text not null, at timestamptz not null default clock_timestamp(), cancelled boolean not null, step text,
     opened integer[] not null, unfinished uuid[] not null);
   create index on proof.retry (flow);
   create table proof.reign (epoch bigint not null, leader text, at timestamptz not null default clock_timestamp());
   create table proof.drawn (job uuid not null, value text not null, unique (job, value));
+  create table proof.stopped (flow uuid not null, step integer not null, primary key (flow, step));
   create table proof.wrong (n bigint generated always as identity primary key, flow uuid, what text not null);
 
   create function proof.arrive() returns trigger language plpgsql as $$
@@ -40,6 +41,18 @@ const ddl = `
     insert into proof.reign (epoch, leader) values (new.epoch, new.leader);
     return null;
   end $$;
+  -- steps of which jobs were to be cancelled while they were open, the last time that they were
+  create function proof.halt() returns trigger language plpgsql as $$
+  begin
+    if new.stop then
+      insert into proof.stopped (flow, step) values (new.flow, new.step) on conflict do nothing;
+    elsif new.ended is null then
+      delete from proof.stopped s where s.flow = new.flow and s.step = new.step;
+    end if;
+    return null;
+  end $$;
+  create trigger proof_halt after update of stop, ended on pgqueue.flow_step for each row
+    when (new.stop is distinct from old.stop or new.ended is distinct from old.ended) execute function proof.halt();
   create trigger proof_arrive after insert on pgqueue.queue for each row when (new.flow is not null) execute function proof.arrive();
   create constraint trigger proof_depart after delete on pgqueue.queue deferrable initially deferred
     for each row when (old.flow is not null) execute function proof.depart();
@@ -52,15 +65,16 @@ const ddl = `
     v_opened integer[];
     v_unfinished uuid[];
     v_answer text;
+    v_cancelled boolean;
   begin
-    perform from pgqueue.flow f where f.id = p_flow for update;
+    select f.state = 'cancelled' into v_cancelled from pgqueue.flow f where f.id = p_flow for update;
     v_opened := array(select s.step from pgqueue.flow_step s
                       where s.flow = p_flow and s.state <> 'blocked' and s.outcome is distinct from 'skipped');
     v_unfinished := array(select q.id from pgqueue.queue q where q.flow = p_flow
                           union select d.id from pgqueue.dead_letter d where d.flow = p_flow
                           union select r.job from pgqueue.flow_result r where r.flow = p_flow and r.outcome <> 'done');
     select r.outcome into v_answer from pgqueue.retry_flow(p_flow, p_step) r;
-    insert into proof.retry (flow, answer, opened, unfinished) values (p_flow, v_answer, v_opened, v_unfinished);
+    insert into proof.retry (flow, answer, cancelled, step, opened, unfinished) values (p_flow, v_answer, v_cancelled, p_step, v_opened, v_unfinished);
     return v_answer;
   end $$;
 `;
@@ -90,6 +104,10 @@ export interface Ran {
 export interface Retried {
   readonly answer: string;
   readonly atMs: number;
+  /** True if the flow had been cancelled. */
+  readonly cancelled: boolean;
+  /** Name of the step from which on it was retried; null: all of it. */
+  readonly step: string | null;
   /** Steps that had opened before. */
   readonly opened: readonly number[];
   /** Jobs that had not ended as done before. */
@@ -106,6 +124,7 @@ export interface StepRow {
   readonly done: number;
   readonly failed: number;
   readonly other: number;
+  /** True if its jobs were to be cancelled, the last time that it was open. */
   readonly stop: boolean;
   readonly dueMs: number | null;
   readonly openedMs: number | null;
@@ -146,16 +165,17 @@ const texts = {
            ${ms('stopping')} as "stoppingMs", ${ms('ended')} as "endedMs"
     from pgqueue.flow where id = any ($1)`,
   steps: `
-    select flow, step, name, state, outcome, open_needs as "openNeeds", added, done, failed, other, stop,
+    select flow, step, name, state, outcome, open_needs as "openNeeds", added, done, failed, other,
+           exists (select from proof.stopped p where p.flow = s.flow and p.step = s.step) as stop,
            ${ms('due')} as "dueMs", ${ms('opened')} as "openedMs", ${ms('ended')} as "endedMs"
-    from pgqueue.flow_step where flow = any ($1) order by flow, step`,
+    from pgqueue.flow_step s where flow = any ($1) order by flow, step`,
   moves: `
     select m.n::float8 as n, m.kind, m.job, m.flow, m.step, ${ms('m.at')} as "atMs",
            m.kind = 'in' and exists (select from proof.retry r where r.flow = m.flow and r.xid = m.xid) as again
     from proof.moved m where m.flow = any ($1) order by m.at, m.n`,
   ran: `select flow, job, step, what, ${ms('at')} as "atMs" from proof.ran where flow = any ($1) order by n`,
   retries: `
-    select flow, answer, ${ms('at')} as "atMs", opened, unfinished from proof.retry where flow = any ($1) order by n`,
+    select flow, answer, ${ms('at')} as "atMs", cancelled, step, opened, unfinished from proof.retry where flow = any ($1) order by n`,
   results: 'select flow, step, job, outcome from pgqueue.flow_result where flow = any ($1)',
   dead: 'select flow, id from pgqueue.dead_letter where flow = any ($1)',
   history: 'select flow, id, outcome from pgqueue.history where flow = any ($1)',

@@ -30,6 +30,7 @@ begin
     end if;
   end loop;
   if v_ids <> '{}' then
+    perform nextval('flow_tally_n_seq'); -- a tick sees that there are flows, and the leader listens for the ends of their jobs
     perform make_steps(v_ids, v_flows, v_now);
   end if;
 end
