@@ -58,6 +58,8 @@ export interface WriteOptions {
    * no payload of these rows is bound to an id.
    */
   readonly rebound?: ((index: number, id: string) => JobRow) | undefined;
+  /** Not repeated after a transient error. For a producer without a router. */
+  readonly once?: boolean;
 }
 
 export interface EnqueuerParts {

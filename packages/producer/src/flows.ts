@@ -85,7 +85,7 @@ export function createFlowStarter({ writing, handle, ...parts }: FlowParts): Flo
   const started = async (row: FlowRow, fresh: boolean): Promise<FlowStarted> => {
     const [answer] = await traceSend(
       () => sendingOf(row.steps.flatMap(({ jobs }) => jobs)),
-      (carried) => send(() => writing.start([carriedBy(row, carried)], fresh)),
+      (carried) => send(() => writing.start([carriedBy(row, carried)], { fresh })),
       () => [],
     );
     const rows = row.steps.flatMap(({ jobs, needs }) => (needs.length === 0 ? jobs : []));

@@ -1,10 +1,20 @@
-// not the global: a user's test may fake it, and wait for an enqueue
-import { setImmediate } from 'node:timers';
+// not the globals: a user's test may fake them, and wait for an enqueue
+import { clearTimeout, setImmediate, setTimeout } from 'node:timers';
 
-/** Bounds of what goes together. */
-export interface GatheringOptions<Item> {
-  /** Most calls at a time. */
+/** Parts of {@link gathering}. */
+export interface GatheringParts<Item, Answer> {
+  /** Sends several items with one call, once; resolves to an answer for each, in their order. */
+  readonly send: (items: readonly Item[]) => Promise<readonly Answer[]>;
+  /**
+   * Takes over an item whose call has failed. `several`: there were others with it, one of which may be to blame.
+   */
+  readonly alone: (
+    item: Item,
+    failed: { readonly error: unknown; readonly several: boolean },
+  ) => Promise<Answer>;
+  /** Most calls at a time. One that takes longer than `slowMs` does not count any more. */
   readonly callsMax: number;
+  readonly slowMs: number;
   /** Most items of one call. */
   readonly countMax: number;
   /** Largest sum of sizes of one call; one item alone may be larger. */
@@ -15,19 +25,21 @@ export interface GatheringOptions<Item> {
 interface Waiting<Item, Answer> {
   readonly item: Item;
   readonly resolve: (answer: Answer | Promise<Answer>) => void;
-  readonly reject: (error: unknown) => void;
 }
 
 /**
- * Sends items together that come in one turn of the event loop, or while calls are under way: with one statement and one
- * commit for all of them. Nothing waits while a call is free. If a call of several fails, each of its items is sent alone, so
- * that only those fail that are to blame: a failed call must leave nothing behind, or be safe to repeat.
- * @param send resolves to an answer for each item, in their order
+ * Sends items together that come in one turn of the event loop, or while calls are under way. Nothing waits while a call is
+ * free.
  */
-export function gathering<Item, Answer>(
-  send: (items: readonly Item[]) => Promise<readonly Answer[]>,
-  { callsMax, countMax, sizeMax, sizeOf }: GatheringOptions<Item>,
-): (item: Item) => Promise<Answer> {
+export function gathering<Item, Answer>({
+  send,
+  alone,
+  callsMax,
+  slowMs,
+  countMax,
+  sizeMax,
+  sizeOf,
+}: GatheringParts<Item, Answer>): (item: Item) => Promise<Answer> {
   const waiting: Waiting<Item, Answer>[] = [];
   let calls = 0;
 
@@ -42,15 +54,11 @@ export function gathering<Item, Answer>(
   };
 
   const sendAll = async (taken: readonly Waiting<Item, Answer>[]): Promise<void> => {
-    const sendOne = async (item: Item): Promise<Answer> => (await send([item]))[0] as Answer;
     try {
       const answers = await send(taken.map(({ item }) => item));
       for (const [index, { resolve }] of taken.entries()) resolve(answers[index] as Answer);
     } catch (error) {
-      for (const { item, resolve, reject } of taken) {
-        if (taken.length === 1) reject(error);
-        else resolve(sendOne(item));
-      }
+      for (const { item, resolve } of taken) resolve(alone(item, { error, several: taken.length > 1 }));
     }
   };
 
@@ -61,14 +69,22 @@ export function gathering<Item, Answer>(
   };
 
   const flush = async (): Promise<void> => {
+    let counts = true;
+    const end = (): void => {
+      if (!counts) return;
+      counts = false;
+      calls -= 1;
+      if (waiting.length > 0) next();
+    };
+    const slow = setTimeout(end, slowMs);
     if (waiting.length > 0) await sendAll(take());
-    calls -= 1;
-    if (waiting.length > 0) next();
+    clearTimeout(slow);
+    end();
   };
 
   return (item) =>
-    new Promise((resolve, reject) => {
-      waiting.push({ item, resolve, reject });
+    new Promise((resolve) => {
+      waiting.push({ item, resolve });
       next();
     });
 }

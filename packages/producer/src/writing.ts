@@ -19,6 +19,7 @@ import {
   fromPg,
   hintFacts,
   isIdTaken,
+  isTransient,
   persistently,
   signalFlow,
   signalJob,
@@ -29,15 +30,17 @@ import type { Write, WriteOptions } from './enqueuer.ts';
 /** A way to the database: a producer's own, or a caller's transaction. Its writes send hints. */
 export interface WritePath {
   readonly write: Write;
-  /**
-   * Starts flows, all of them or nothing.
-   * @param fresh all ids were made for this call, and there is no unique key: so it waits for nobody's transaction
-   */
-  readonly start: (rows: readonly FlowRow[], fresh: boolean) => Promise<readonly FlowStarted[]>;
+  /** Starts flows, all of them or nothing. */
+  readonly start: (rows: readonly FlowRow[], options: StartOptions) => Promise<readonly FlowStarted[]>;
   readonly signal: (given: SignalInFlow) => Promise<Signalled>;
   readonly signalJob: (given: Parameters<typeof signalJob>[1]) => Promise<Signalled>;
   /** Checks the schema, and so learns the installation's number. */
   readonly check: () => Promise<void>;
+}
+
+export interface StartOptions extends Pick<WriteOptions, 'once'> {
+  /** All ids were made for this call, and there is no unique key: so it waits for nobody's transaction. */
+  readonly fresh: boolean;
 }
 
 /** Answer to a signal. */
@@ -70,22 +73,24 @@ export function writingOutside(parts: {
     return hinting(hint, writing);
   };
 
+  const verified = async <Result>(work: () => Promise<Result>): Promise<Result> => {
+    const verifying = verify(database);
+    if (verifying !== undefined) await verifying;
+    return work();
+  };
+  const failed = (error: unknown, retryMs: number): void =>
+    observe({ type: 'database.error', during: 'enqueue', error, retryMs });
   const repeat = <Result>(work: (repeated: boolean) => Promise<Result>): Promise<Result> =>
-    persistently(
-      async (repeated) => {
-        const verifying = verify(database);
-        if (verifying !== undefined) await verifying;
-        return work(repeated);
-      },
-      (error, retryMs) => observe({ type: 'database.error', during: 'enqueue', error, retryMs }),
-    );
+    persistently((repeated) => verified(() => work(repeated)), failed);
 
   /** All tries say the same versions: a router that learns of a move between two would have the second accepted. */
   const repeatAtHome = <Result>(
     rows: readonly (JobRow | FlowRow)[],
+    once: boolean | undefined,
     work: (home: Home) => Promise<Result>,
   ): Promise<Result> => {
     const { versions } = parts;
+    if (once === true) return onceTold(() => verified(() => work({})), failed);
     if (versions === undefined) return repeat((repeated) => work({ repeated }));
     const known = new Map(rows.map(({ key }) => [key, versions(key)]));
     const seen = (key: string): number => known.get(key) ?? 0;
@@ -93,8 +98,8 @@ export function writingOutside(parts: {
   };
 
   return {
-    write: (rows, { again, rebound }) =>
-      repeatAtHome(rows, async (home) => {
+    write: (rows, { again, rebound, once }) =>
+      repeatAtHome(rows, once, async (home) => {
         const maybeKnown = again || home.repeated === true;
         if (rebound !== undefined)
           return hinting(hint, enqueueInOne(database, rows, { ...home, again: maybeKnown, rebound }));
@@ -107,10 +112,10 @@ export function writingOutside(parts: {
           return hinting(hint, enqueueJobs(database, rows, { ...home, again: true }));
         }
       }),
-    start: (rows) =>
+    start: (rows, { once }) =>
       hinting(
         hint,
-        repeatAtHome(rows, (home) => startFlows(database, rows, home.versions)),
+        repeatAtHome(rows, once, (home) => startFlows(database, rows, home.versions)),
       ),
     signal: (given) => repeat(() => signalFlow(database, given)),
     signalJob: (given) => repeat(() => signalJob(database, given)),
@@ -120,6 +125,19 @@ export function writingOutside(parts: {
         checking = undefined;
       })),
   };
+}
+
+/** Tells of a transient error, after which the caller tries again by other means. */
+async function onceTold<Result>(
+  work: () => Promise<Result>,
+  failed: (error: unknown, retryMs: number) => void,
+): Promise<Result> {
+  try {
+    return await work();
+  } catch (error) {
+    if (isTransient(error)) failed(error, 0);
+    throw error;
+  }
 }
 
 /** Writes in a transaction of the caller. Nothing is repeated: an error has aborted the transaction. */
