@@ -11,8 +11,8 @@ import type { Measured, Metrics } from './work.ts';
 
 /** Flows a second, and those of a smoke run. */
 const [wanted, few] = [1_000, 50];
-/** Concurrent calls of the producer. */
-const connections = 64;
+/** Callers, each of which waits for its flow to start: enough for arrivals not to wait for them. */
+const callers = 64;
 const sampleMs = 50;
 const drainMs = 300_000;
 /**
@@ -101,7 +101,7 @@ async function offer(
     from: 0,
     to: capacity,
     batch: chain.length,
-    connections,
+    connections: callers,
     leadMax: capacity,
     perSecond: rate * chain.length,
     steps: chain,
