@@ -1719,7 +1719,7 @@ begin
   end if;
   with waiting as materialized (
     select s.flow, s.step, s.jobs, s.unreleased, (sum(s.unreleased) over (order by s.flow, s.step) - s.unreleased)::integer as before
-    from (select distinct x.flow, x.step from unnest(p_steps) x) x
+    from unnest(p_steps) as x
     -- by a limit, so that no plan begins with the table
     cross join lateral (
       select s.* from flow_step s
@@ -2538,7 +2538,7 @@ declare
   v_whole uuid[] := p_whole || array(select distinct t.flow from flow_tally t where t.flow = any (p_flows) and t.step is null);
   v_ended step_end[]; -- by this round
   v_opened step_ref[]; -- by this round: those that may end at once, or have jobs that are not in QUEUE yet
-  v_released step_ref[] := '{}'; -- opened by all of them, and the open ones of whole flows
+  v_released step_ref[] := '{}'; -- opened by all of them, and those of whole flows that were open with jobs left
   v_put integer := 0;
   v_more integer;
   v_over uuid[] := v_whole; -- flows that may have ended
@@ -2548,7 +2548,7 @@ begin
     perform skip_idle(array(select (s.flow, s.step, true)::step_ref from flow_step s
                             where s.flow = any (v_whole) and s.ended is null and s.kind <> 'jobs'), v_now);
     v_released := array(select (s.flow, s.step, true)::step_ref from flow_step s
-                        where s.flow = any (v_whole) and s.ended is null and s.state = 'open' and s.kind = 'jobs');
+                        where s.flow = any (v_whole) and s.ended is null and s.state = 'open' and s.unreleased > 0);
   end if;
   loop
     v_ended := judge_steps(v_tallied, v_whole, v_opened, p_probe);

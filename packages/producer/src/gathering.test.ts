@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import type { FailedCall } from './gathering.ts';
 import { gathering } from './gathering.ts';
 
 const unbounded = {
@@ -7,7 +8,7 @@ const unbounded = {
   countMax: 100,
   sizeMax: Infinity,
   sizeOf: () => 1,
-  alone: async (item: number, failed: { readonly error: unknown; readonly several: boolean }) => {
+  alone: async (item: number, failed: FailedCall) => {
     await turn();
     if (failed.several) return item * 100;
     throw failed.error;

@@ -1,17 +1,19 @@
 // not the globals: a user's test may fake them, and wait for an enqueue
 import { clearTimeout, setImmediate, setTimeout } from 'node:timers';
 
+/** A call that has failed. */
+export interface FailedCall {
+  readonly error: unknown;
+  /** True if it had several items, one of which may be to blame. */
+  readonly several: boolean;
+}
+
 /** Parts of {@link gathering}. */
 export interface GatheringParts<Item, Answer> {
   /** Sends several items with one call, once; resolves to an answer for each, in their order. */
   readonly send: (items: readonly Item[]) => Promise<readonly Answer[]>;
-  /**
-   * Takes over an item whose call has failed. `several`: there were others with it, one of which may be to blame.
-   */
-  readonly alone: (
-    item: Item,
-    failed: { readonly error: unknown; readonly several: boolean },
-  ) => Promise<Answer>;
+  /** Takes over an item whose call has failed. */
+  readonly alone: (item: Item, failed: FailedCall) => Promise<Answer>;
   /** Most calls at a time. One that takes longer than `slowMs` does not count any more. */
   readonly callsMax: number;
   readonly slowMs: number;
@@ -76,8 +78,9 @@ export function gathering<Item, Answer>({
       calls -= 1;
       if (waiting.length > 0) next();
     };
+    if (waiting.length === 0) return end(); // another call of this turn has taken all
     const slow = setTimeout(end, slowMs);
-    if (waiting.length > 0) await sendAll(take());
+    await sendAll(take());
     clearTimeout(slow);
     end();
   };

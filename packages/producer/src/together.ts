@@ -2,6 +2,7 @@ import type { Enqueued } from '@pgqueue/core';
 import type { FlowRow, JobRow } from '@pgqueue/core/internal';
 import type { FlowStarted } from '@pgqueue/postgres/internal';
 import { isTransient } from '@pgqueue/postgres/internal';
+import type { FailedCall } from './gathering.ts';
 import { gathering } from './gathering.ts';
 import type { WritePath } from './writing.ts';
 
@@ -17,21 +18,14 @@ export function together(path: WritePath): WritePath {
     ...bounds,
     countMax: 500,
     send: (rows) => path.write(rows, { again: false, once: true }),
-    alone: async (row, { error, several }) => {
-      const again = isTransient(error);
-      if (!several && !again) throw error;
-      return (await path.write([row], { again }))[0] as Enqueued;
-    },
+    alone: (row, failed) => takeOver(failed, (again) => path.write([row], { again })),
     sizeOf: ({ payload }) => payload.length,
   });
   const start = gathering<FlowRow, FlowStarted>({
     ...bounds,
     countMax: 64,
     send: (rows) => path.start(rows, { fresh: true, once: true }),
-    alone: async (row, { error, several }) => {
-      if (!several && !isTransient(error)) throw error;
-      return (await path.start([row], { fresh: true }))[0] as FlowStarted;
-    },
+    alone: (row, failed) => takeOver(failed, () => path.start([row], { fresh: true })),
     sizeOf: ({ steps }) =>
       steps.reduce((sum, { jobs }) => jobs.reduce((all, { payload }) => all + payload.length, sum), 0),
   });
@@ -48,4 +42,14 @@ export function together(path: WritePath): WritePath {
       return joins ? [await start(row)] : path.start(rows, options);
     },
   };
+}
+
+/** Writes what went with a call that has failed, unless it went alone and the error is its own. */
+async function takeOver<Answer>(
+  { error, several }: FailedCall,
+  write: (again: boolean) => Promise<readonly Answer[]>,
+): Promise<Answer> {
+  const again = isTransient(error);
+  if (!several && !again) throw error;
+  return (await write(again))[0] as Answer;
 }

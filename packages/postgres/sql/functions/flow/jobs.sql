@@ -70,7 +70,7 @@ begin
   end if;
   with waiting as materialized (
     select s.flow, s.step, s.jobs, s.unreleased, (sum(s.unreleased) over (order by s.flow, s.step) - s.unreleased)::integer as before
-    from (select distinct x.flow, x.step from unnest(p_steps) x) x
+    from unnest(p_steps) as x
     -- by a limit, so that no plan begins with the table
     cross join lateral (
       select s.* from flow_step s
