@@ -108,17 +108,29 @@ create function note_ends(p_ends flow_end[]) returns void
   set enable_hashjoin = off
   set enable_mergejoin = off
 as $$
+declare
+  v_noted boolean;
 begin
   insert into flow_result as r (flow, step, job, outcome, result, task)
   select e.flow, e.step, e.job, e.outcome, e.result, e.task from unnest(p_ends) e
   where e.outcome <> 'done' or e.result is not null
   on conflict (flow, step, job) do update set outcome = excluded.outcome, result = excluded.result, task = excluded.task;
-  delete from flow_result r using unnest(p_ends) e
-  where e.outcome = 'done' and e.result is null and r.flow = any (array[e.flow]) and r.step = e.step and r.job = e.job;
-  insert into flow_tally (flow, step, done, failed, other)
-  select e.flow, e.step, count(*) filter (where e.outcome = 'done'), count(*) filter (where e.outcome = 'dead'),
-         count(*) filter (where e.outcome not in ('done', 'dead'))
-  from unnest(p_ends) e group by e.flow, e.step;
+  -- most steps have no notes: looked for once a step, not once a job
+  with steps as materialized (
+    select e.flow, e.step, count(*) filter (where e.outcome = 'done') as done, count(*) filter (where e.outcome = 'dead') as failed,
+           count(*) filter (where e.outcome not in ('done', 'dead')) as other,
+           count(*) filter (where e.outcome = 'done' and e.result is null) as silent
+    from unnest(p_ends) e group by e.flow, e.step
+  ),
+  tallied as (
+    insert into flow_tally (flow, step, done, failed, other) select s.flow, s.step, s.done, s.failed, s.other from steps s
+  )
+  select bool_or((select r.job from flow_result r where r.flow = s.flow and r.step = s.step limit 1) is not null) into v_noted
+  from steps s where s.silent > 0;
+  if v_noted then
+    delete from flow_result r using unnest(p_ends) e
+    where e.outcome = 'done' and e.result is null and r.flow = any (array[e.flow]) and r.step = e.step and r.job = e.job;
+  end if;
 end
 $$;
 

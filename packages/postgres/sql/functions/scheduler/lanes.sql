@@ -163,8 +163,8 @@ $$;
 -- ahead in it:
 --   [queue, key, paged, ahead, wanted, retry_due_ms, [[id, seq, priority, task, version, row_version,
 --    created_ms, expires_ms, tries, last, crashes, attributes, flow], ...]]
--- Lanes and jobs are in order. A job ends at created_ms if the rest is as in most jobs (null, 0, 0, 0, none);
--- empty attributes and empty lists of jobs are left out. Skips paused queues, but not named lanes.
+-- Lanes and jobs are in order. A job ends at created_ms if the rest is as in most jobs (null, 0, 0, 0, {}, none);
+-- empty lists of jobs are left out. Skips paused queues, but not named lanes.
 -- paged: the lane belongs to the page; the next page begins behind the last of them. ahead: behind a place of
 -- starts. row_version: the xmin (dispatch refuses a changed job). created_ms: null for an infinite time.
 -- last: 1 if the next try is the last, otherwise 0.
@@ -227,15 +227,15 @@ begin
       from jsonb_array_elements(l.ranges) with ordinality as x (range, n) offset 0) r
     cross join lateral (
       -- one format() for most of them: concat and "||" take 1.7 times as long
-      select string_agg(format('["%s",%s,%s,%s,%s,"%s",%s%s]', j.id, j.seq, j.priority, to_json(j.task), j.version, j.row_version,
+      select string_agg(format('["%s",%s,%s,%s,%s,"%s",%s%s%s]', j.id, j.seq, j.priority, to_json(j.task), j.version, j.row_version,
                coalesce(j.created_ms::text, 'null'),
-               case when j.expires_at is not null or j.tries <> 0 or j.crashes <> 0 or j.attributes <> '{}' or j.flow is not null then
+               case when j.expires_at is not null or j.tries <> 0 or j.crashes <> 0 or j.attributes <> '{}' then
                  concat(',', case when isfinite(j.expires_at) then (date_part('epoch', j.expires_at) * 1000)::text else 'null' end, ',',
-                 j.tries, ',', (j.tries > 0 and j.tries + 1 >= j.max_tries)::integer, ',', j.crashes,
-                   case when j.attributes <> '{}' or j.flow is not null then ',' || coalesce((
-                     case when pg_column_size(j.attributes) <= 256 and pg_column_compression(j.attributes) is null
-                            and octet_length(j.attributes::text) <= 65536 then j.attributes else legible(j.attributes) end)::text, 'null') end, case when j.flow is not null then ',"' || j.flow || '"' end)
-               end), ',' order by j.priority, j.seq) as jobs
+                 j.tries, ',', (j.tries > 0 and j.tries + 1 >= j.max_tries)::integer, ',', j.crashes, ',', coalesce((
+                   case when pg_column_size(j.attributes) <= 256 and pg_column_compression(j.attributes) is null
+                          and octet_length(j.attributes::text) <= 65536 then j.attributes else legible(j.attributes) end)::text, 'null'))
+                 when j.flow is not null then ',null,0,0,0,{}'
+               end, case when j.flow is not null then ',"' || j.flow || '"' end), ',' order by j.priority, j.seq) as jobs
       from (
         (select q.id, q.seq, q.priority, q.task, q.payload_version as version, q.xmin as row_version,
                 case when isfinite(q.created) then date_part('epoch', q.created) * 1000 end as created_ms, q.expires_at, q.tries, q.max_tries, q.crashes, q.attributes, q.flow
