@@ -1,29 +1,35 @@
 import type { JobRow } from '@pgqueue/core/internal';
 
 /**
- * Writes a job as a JSON object, as SQL functions take jobs. The payload goes in as the text that it is.
+ * Writes a job as a JSON object, as SQL functions take jobs: what differs from their defaults, since each member is
+ * parsed, stored with a step, and looked up. The payload goes in as the text that it is.
  * @param more further members
  */
 export function jobJson(row: JobRow, more: Readonly<Record<string, unknown>> = {}): string {
   const fields = JSON.stringify({
     id: row.id,
-    queue: row.queue,
+    queue: unless('default', row.queue),
     task: row.task,
-    key: row.key,
-    priority: row.priority,
-    attributes: row.attributes,
-    run_after: row.runAfter,
-    delay_ms: row.delayMs,
-    expires_at: row.expiresAt,
-    timeout_ms: row.timeoutMs,
-    max_tries: row.maxTries,
-    max_crashes: row.maxCrashes,
-    retry: row.retry,
-    payload_version: row.payloadVersion,
-    trace: row.trace,
+    key: unless('', row.key),
+    priority: unless(0, row.priority),
+    attributes: Object.keys(row.attributes).length === 0 ? undefined : row.attributes,
+    run_after: unless(null, row.runAfter),
+    delay_ms: unless(null, row.delayMs),
+    expires_at: unless(null, row.expiresAt),
+    timeout_ms: unless(null, row.timeoutMs),
+    max_tries: unless(20, row.maxTries),
+    max_crashes: unless(3, row.maxCrashes),
+    retry: unless(null, row.retry),
+    payload_version: unless(1, row.payloadVersion),
+    trace: unless(null, row.trace),
     ...more,
   });
   return `${fields.slice(0, -1)},"payload":${row.payload}}`;
+}
+
+/** Returns a value; undefined, which JSON leaves out, if it is the default. */
+export function unless<Value>(usual: Value, value: Value): Value | undefined {
+  return value === usual ? undefined : value;
 }
 
 /** Writes jobs as SQL functions take them: as one list. */

@@ -4,7 +4,7 @@ import type { Target } from '../../connection/target.ts';
 import { ask } from '../../connection/target.ts';
 import type { KeyVersions } from '../enqueue/enqueue.ts';
 import { explaining, homeCall } from '../enqueue/enqueue.ts';
-import { jobsJson } from '../enqueue/job-json.ts';
+import { jobsJson, unless } from '../enqueue/job-json.ts';
 
 /** Answer to the start of a flow. `kept`: `id` is that of the open flow that has the unique key. */
 export interface FlowStarted {
@@ -44,10 +44,10 @@ export function flowJson(row: FlowRow): string {
   const fields = JSON.stringify({
     id: row.id,
     name: row.name,
-    key: row.key,
-    unique_key: row.uniqueKey,
-    deadline_ms: row.deadlineMs,
-    trace: row.trace,
+    key: unless('', row.key),
+    unique_key: unless(null, row.uniqueKey),
+    deadline_ms: unless(null, row.deadlineMs),
+    trace: unless(null, row.trace),
   });
   return `${fields.slice(0, -1)},"steps":[${row.steps.map(stepJson).join(',')}]}`;
 }
@@ -55,13 +55,13 @@ export function flowJson(row: FlowRow): string {
 function stepJson(step: FlowStepRow): string {
   const fields = JSON.stringify({
     name: step.name,
-    kind: step.kind,
-    wants: step.wants,
-    needs: step.needs,
-    delay_ms: step.delayMs,
-    stop_after: step.stopAfter,
+    kind: unless('jobs', step.kind),
+    wants: unless('all', step.wants),
+    needs: step.needs.length === 0 ? undefined : step.needs,
+    delay_ms: unless(null, step.delayMs),
+    stop_after: unless(null, step.stopAfter),
   });
-  return `${fields.slice(0, -1)},"jobs":${jobsJson(step.jobs)}}`;
+  return step.jobs.length === 0 ? fields : `${fields.slice(0, -1)},"jobs":${jobsJson(step.jobs)}}`;
 }
 
 /** A signal of a flow, and its value as JSON text. */
