@@ -1,4 +1,5 @@
 import type { Settings } from '../options.ts';
+import { createRest } from './rest.ts';
 
 /** Decides when the next tick runs. */
 export interface PollInterval {
@@ -23,6 +24,8 @@ export interface PollInterval {
     /** Milliseconds from the snapshot until a held job may go; null: not by time. */
     readonly nextMs: number | null;
   }) => number;
+  /** Returns the milliseconds for which a tick that must read is to wait. */
+  readonly restMs: () => number;
 }
 
 /**
@@ -58,6 +61,8 @@ export function createPollInterval({
   let askedAt = -Infinity;
   let asked = false;
   let startedAt = performance.now();
+  let reads = false;
+  const rest = createRest();
 
   const longest = (): number => {
     if (hearing()) return max;
@@ -66,24 +71,29 @@ export function createPollInterval({
   return {
     asksDue: (woken) => {
       startedAt = performance.now();
+      reads = true;
       asked = startedAt - askedAt >= (woken ? dueWokenMs : dueEveryMs);
       if (asked) askedAt = startedAt;
       return asked;
     },
     skips: () => {
       startedAt = performance.now();
+      reads = false;
       asked = false;
       return startedAt - askedAt >= dueHintedMs;
     },
     next: ({ jobs, atOnce, more, nextMs }) => {
       if (jobs > 0) busyAt = performance.now();
       fruitless = jobs > 0 ? 0 : fruitless + 1;
-      if ((more || atOnce) && fruitless < fruitlessMax) return 0;
+      const goesOn = (more || atOnce) && fruitless < fruitlessMax;
+      if (reads) rest.ticked({ startedAt, jobs, more: goesOn });
+      if (goesOn) return 0;
       const slower = delayMs * (hearing() ? growth.hearing : growth.polling);
       delayMs = jobs > 0 || more ? min : Math.min(longest(), slower);
       const pause = asked ? delayMs : Math.min(delayMs, dueEveryMs);
       if (nextMs === null) return pause;
       return Math.max(1, Math.min(pause, nextMs - (performance.now() - startedAt)));
     },
+    restMs: rest.leftMs,
   };
 }

@@ -56,6 +56,8 @@ export function startTicks({
     step: async () => {
       leader = election.term();
       if (leader === undefined) return idleMs;
+      const restMs = woken.otherwise ? dispatcher.restMs() : 0;
+      if (restMs > 0) return restMs;
       const { otherwise, hinted, ended, jobs } = woken;
       woken = nothing();
       const news = hinted && !otherwise ? { ended, jobs } : undefined;

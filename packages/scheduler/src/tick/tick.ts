@@ -28,6 +28,8 @@ export interface Dispatcher {
    * the milliseconds until the next tick.
    */
   readonly tick: (leader: Leader, news?: News) => Promise<number>;
+  /** Returns the milliseconds for which a tick that must read is to wait. */
+  readonly restMs: () => number;
   /**
    * Call when a connection broke: a server that crashed may have lost the last work items, and their jobs
    * wait below the lane cursors.
@@ -141,10 +143,8 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     const more = mayHaveMore(state, { ...places, snapshot, planned, read, keys, written, brief });
     state.caughtUp = !atOnce && !more;
     state.owesLook = owes;
-    const nextMs = soonest(
-      planned.nextMs === null ? null : planned.nextMs - snapshot.nowMs,
-      state.cursors.dueMs(startedAt),
-    );
+    const openMs = planned.nextMs === null ? null : planned.nextMs - snapshot.nowMs;
+    const nextMs = soonest(openMs, state.cursors.dueMs(startedAt));
     const waitMs = pollInterval.next({ jobs: written.count, atOnce, more, nextMs });
     return owes ? 0 : waitMs;
   };
@@ -155,6 +155,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   };
   return {
     tick: (leader, news) => tick(leader, news && withoutKnown(state, news)).catch(failed),
+    restMs: pollInterval.restMs,
     serverLost,
     settled: behind.settled,
   };
