@@ -26,13 +26,7 @@ const many = (count: number, tick: Parameters<typeof rests>[0][number]): Paramet
 
 describe('a leader', () => {
   test('rests for four times as long as a tick took, when ticks follow upon each other', () => {
-    expect(rests(many(12, { ms: 3, jobs: 100 }))).toEqual([
-      0,
-      0,
-      0,
-      0,
-      ...many(8, { ms: 3, jobs: 100 }).map(() => 12),
-    ]);
+    expect(rests(many(12, { ms: 3, jobs: 100 }))).toEqual([0, 0, 0, 0, ...Array<number>(8).fill(12)]);
   });
 
   test('rests for 20 ms at most', () => {

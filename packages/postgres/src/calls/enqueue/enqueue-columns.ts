@@ -1,5 +1,15 @@
 import type { JobRow } from '@pgqueue/core/internal';
 
+/** Defaults of QUEUE, and of the SQL functions that take jobs as JSON. */
+export const tableDefaults = {
+  queue: 'default',
+  key: '',
+  priority: 0,
+  maxTries: 20,
+  maxCrashes: 3,
+  payloadVersion: 1,
+} as const;
+
 /** One column of QUEUE, with the values that its expression reads. */
 export interface Column {
   readonly name: string;
@@ -23,23 +33,23 @@ const plain = (name: string, type: string, value: (row: JobRow) => Value, defaul
   ...(defaultValue === undefined ? {} : { isDefault: (row) => value(row) === defaultValue }),
 });
 
-/** Columns of QUEUE in the order of an insert. The defaults are those of the table. */
+/** Columns of QUEUE in the order of an insert. */
 const columns: readonly Column[] = [
   plain('id', 'uuid', (row) => row.id),
   plain('task', 'text', (row) => row.task),
   plain('payload', 'jsonb', (row) => row.payload),
-  plain('queue', 'text', (row) => row.queue, 'default'),
-  plain('key', 'text', (row) => row.key, ''),
-  plain('priority', 'integer', (row) => row.priority, 0),
+  plain('queue', 'text', (row) => row.queue, tableDefaults.queue),
+  plain('key', 'text', (row) => row.key, tableDefaults.key),
+  plain('priority', 'integer', (row) => row.priority, tableDefaults.priority),
   {
     ...plain('attributes', 'jsonb', (row) => JSON.stringify(row.attributes)),
     isDefault: (row) => Object.keys(row.attributes).length === 0,
   },
   plain('expires_at', 'timestamptz', (row) => row.expiresAt?.toISOString() ?? null, null),
-  plain('max_tries', 'smallint', (row) => row.maxTries, 20),
-  plain('max_crashes', 'smallint', (row) => row.maxCrashes, 3),
+  plain('max_tries', 'smallint', (row) => row.maxTries, tableDefaults.maxTries),
+  plain('max_crashes', 'smallint', (row) => row.maxCrashes, tableDefaults.maxCrashes),
   plain('retry', 'jsonb', (row) => jsonOf(row.retry), null),
-  plain('payload_version', 'integer', (row) => row.payloadVersion, 1),
+  plain('payload_version', 'integer', (row) => row.payloadVersion, tableDefaults.payloadVersion),
   plain('trace', 'jsonb', (row) => jsonOf(row.trace), null),
   {
     ...plain('timeout', 'float8', (row) => row.timeoutMs, null),

@@ -1,4 +1,5 @@
 import type { JobRow } from '@pgqueue/core/internal';
+import { tableDefaults } from './enqueue-columns.ts';
 
 /**
  * Writes a job as a JSON object, as SQL functions take jobs: what differs from their defaults, since each member is
@@ -8,19 +9,19 @@ import type { JobRow } from '@pgqueue/core/internal';
 export function jobJson(row: JobRow, more: Readonly<Record<string, unknown>> = {}): string {
   const fields = JSON.stringify({
     id: row.id,
-    queue: unless('default', row.queue),
+    queue: unless(tableDefaults.queue, row.queue),
     task: row.task,
-    key: unless('', row.key),
-    priority: unless(0, row.priority),
+    key: unless(tableDefaults.key, row.key),
+    priority: unless(tableDefaults.priority, row.priority),
     attributes: Object.keys(row.attributes).length === 0 ? undefined : row.attributes,
     run_after: unless(null, row.runAfter),
     delay_ms: unless(null, row.delayMs),
     expires_at: unless(null, row.expiresAt),
     timeout_ms: unless(null, row.timeoutMs),
-    max_tries: unless(20, row.maxTries),
-    max_crashes: unless(3, row.maxCrashes),
+    max_tries: unless(tableDefaults.maxTries, row.maxTries),
+    max_crashes: unless(tableDefaults.maxCrashes, row.maxCrashes),
     retry: unless(null, row.retry),
-    payload_version: unless(1, row.payloadVersion),
+    payload_version: unless(tableDefaults.payloadVersion, row.payloadVersion),
     trace: unless(null, row.trace),
     ...more,
   });
