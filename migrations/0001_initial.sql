@@ -4682,39 +4682,40 @@ create function holds_true(p_supposed jsonb) returns boolean
 as $$
 declare
   v_ended uuid[] := array(select x.id::uuid from jsonb_array_elements_text(p_supposed -> 'ended') as x (id));
-  v_ids uuid[] := array(select (x.job ->> 'id')::uuid from jsonb_array_elements(p_supposed -> 'jobs') as x (job));
-  v_job jsonb;
-  v_others bigint;
-  v_waiting bigint;
 begin
   if config_mark() is distinct from p_supposed ->> 'config' or exists (select from queue q where q.id = any (v_ended)) then
     return false;
   end if;
-  for v_job in select x.job from jsonb_array_elements(p_supposed -> 'jobs') as x (job) loop
-    if not exists (
-        select from queue q
-        where q.id = (v_job ->> 'id')::uuid and q.queue = v_job ->> 'queue' and q.key = v_job ->> 'key' and q.task = v_job ->> 'task'
-          and q.payload_version = (v_job -> 'version')::integer and q.priority = (v_job -> 'priority')::integer and q.seq = (v_job -> 'seq')::bigint
-          and q.attributes = v_job -> 'attributes' and date_part('epoch', q.created) * 1000 = (v_job -> 'createdMs')::float8
-          and coalesce(q.run_after, q.expires_at) is null and q.tries = 0 and q.crashes = 0 and q.flow is null)
-       or exists (
-        select from queue q
-        where q.queue = v_job ->> 'queue' and q.key = v_job ->> 'key' and q.run_after is not null and q.last_token is not null) then
-      return false;
-    end if;
-    -- jobs in between must be in flight; the check reads 50 of them at most
-    select count(*), count(*) filter (where (select w.id from work_queue w where w.id = b.id) is null and not in_batch(b.id))
-    into v_others, v_waiting
-    from (
+  -- scalar subqueries, which can only be looked up: "exists" was planned as a join that reads a whole index
+  return not exists (
+    with job as materialized (
+      select (x.job ->> 'id')::uuid as id, x.job ->> 'queue' as queue, x.job ->> 'key' as key, (x.job -> 'priority')::integer as priority,
+             (x.job -> 'seq')::bigint as seq, (x.job -> 'after')::bigint as after, x.job
+      from jsonb_array_elements(p_supposed -> 'jobs') as x (job)
+    ),
+    place as materialized (
+      select j.queue collate "C" as queue, j.key collate "C" as key, j.priority, min(j.after) as after, max(j.seq) as seq from job j group by 1, 2, 3
+    )
+    select from job j
+    where (
       select q.id from queue q
-      where q.run_after is null and q.queue = v_job ->> 'queue' and q.key = v_job ->> 'key' and q.priority = (v_job -> 'priority')::integer
-        and q.seq > (v_job -> 'after')::bigint and q.seq < (v_job -> 'seq')::bigint and q.id <> all (v_ids)
-      order by q.queue, q.key, q.priority, q.seq limit 50) b;
-    if v_waiting > 0 or v_others = 50 then
-      return false;
-    end if;
-  end loop;
-  return true;
+      where q.id = j.id and q.queue = j.queue and q.key = j.key and q.task = j.job ->> 'task'
+        and q.payload_version = (j.job -> 'version')::integer and q.priority = j.priority and q.seq = j.seq
+        and q.attributes = j.job -> 'attributes' and date_part('epoch', q.created) * 1000 = (j.job -> 'createdMs')::float8
+        and coalesce(q.run_after, q.expires_at) is null and q.tries = 0 and q.crashes = 0 and q.flow is null) is null
+    union all
+    select from place p
+    where (
+        select q.id from queue q
+        where q.queue = p.queue and q.key = p.key and q.run_after is not null and q.last_token is not null
+        order by q.queue, q.key, q.run_after limit 1) is not null
+      -- jobs in between must be in flight; the check reads 50 of them at most
+      or (select count(*) = 50 or count(*) filter (where (select w.id from work_queue w where w.id = b.id) is null and not in_batch(b.id)) > 0
+          from (
+            select q.id from queue q
+            where q.run_after is null and q.queue = p.queue and q.key = p.key and q.priority = p.priority
+              and q.seq > p.after and q.seq < p.seq and q.id not in (select j.id from job j)
+            order by q.queue, q.key, q.priority, q.seq limit 50) b));
 end
 $$;
 

@@ -63,10 +63,10 @@ export function writingOutside(parts: {
   let checking: Promise<void> | undefined;
 
   const writeNew = async (rows: readonly JobRow[], home: Home): Promise<readonly Enqueued[]> => {
-    const [row] = rows;
-    const facts = row === undefined || rows.length > 1 ? null : hintFacts(row);
-    if (row !== undefined && facts !== null && hints?.lists() === true)
-      return enqueueOne(database, hints, row, { facts, ...home });
+    if (hints?.lists(rows.length) === true) {
+      const facts = rows.flatMap((row) => hintFacts(row) ?? []);
+      if (facts.length === rows.length) return enqueueHinted(database, hints, rows, { facts, ...home });
+    }
     const columns = home.versions === undefined ? columnsToCopy(rows) : undefined;
     const writing =
       columns === undefined ? enqueueJobs(database, rows, home) : copyJobs(database, rows, columns);
@@ -261,20 +261,20 @@ export function noDatabase(to: 'enqueue' | 'await results' | 'await flows'): PgQ
   );
 }
 
-/** With its hint, in one statement; or with what the next hint tells of it. */
-async function enqueueOne(
+/** With their hint, in one statement; or with what the next hint tells of them. */
+async function enqueueHinted(
   database: Database,
   hints: Hints,
-  row: JobRow,
+  rows: readonly JobRow[],
   given: Omit<Parameters<typeof enqueueAndHint>[2], 'notify'>,
 ): Promise<readonly Enqueued[]> {
   const notify = hints.ride();
   let hinted: HintedEnqueue = { sent: false };
   try {
-    hinted = await enqueueAndHint(database, row, { ...given, notify });
+    hinted = await enqueueAndHint(database, rows, { ...given, notify });
   } finally {
     if (notify) hints.rode(hinted.sent, hinted.jobs);
   }
   if (!notify) hints.send(hinted.jobs);
-  return [{ id: row.id, outcome: 'enqueued' }];
+  return rows.map(({ id }) => ({ id, outcome: 'enqueued' }));
 }

@@ -95,20 +95,27 @@ const second = defineTask({ name: 'hello', payload: z.object({}), version: 2 });
 const facts = { queue: 'q', key: 'a "key"', priority: -3, attributes: { size: 7 } };
 
 test.each([
-  ['a hint of its own', true],
-  ['the next hint', false],
-])('%s tells of a job what the database has', async (_which, notify) => {
-  const row = await toJobRow(second.job({}, facts), () => (notify ? idOf(1) : idOf(2)));
-  const { sent, jobs } = await enqueueAndHint(database, row, { facts: hintFacts(row) ?? '', notify });
+  ['a hint of its own tells of a job', true, 1],
+  ['the next hint tells of a job', false, 1],
+  ['a hint of their own tells of several jobs', true, 3],
+  ['the next hint tells of several jobs', false, 3],
+])('%s what the database has', async (_which, notify, count) => {
+  await database.query('delete from pgqueue.queue', []);
+  const rows = [];
+  for (let n = 0; n < count; n += 1)
+    rows.push(await toJobRow(second.job({}, { ...facts, key: `a "key"\n${n}` }), () => idOf(5 - n)));
+  const told = rows.map((row) => hintFacts(row) ?? '');
+  const { sent, jobs } = await enqueueAndHint(database, rows, { facts: told, notify });
   expect(await hints()).toBe(notify ? 1 : 0);
   expect(sent).toBe(notify);
-  const [job, ...more] = readHint(notify ? (payloads[0] ?? '') : `[${String(jobs)}]`) ?? [];
-  const [is] = await database.query(
+  const listed = readHint(notify ? (payloads[0] ?? '') : `[${String(jobs)}]`) ?? [];
+  const are = await database.query(
     `select id::text, queue, key, task, payload_version as version, priority, seq::integer, attributes, xmin::text as "rowVersion",
-       date_part('epoch', created) * 1000 as "createdMs" from pgqueue.queue where id = $1`,
-    [row.id],
+       date_part('epoch', created) * 1000 as "createdMs" from pgqueue.queue where id::text = any ($1) order by seq`,
+    [rows.map(({ id }) => id)],
   );
-  expect([job, more]).toEqual([is, []]);
+  expect(listed).toEqual(are);
+  expect(listed.map(({ id }) => id)).toEqual(rows.map(({ id }) => id));
 });
 
 test('a hint tells of all jobs since the last, or, if they are too many or one is not known, of none', async () => {
@@ -130,8 +137,8 @@ test('a hint tells of all jobs since the last, or, if they are too many or one i
     await until('the last hint to be over', () => spaced.ride());
     const room: boolean[] = [];
     for (let n = 0; n <= 16; n += 1) {
-      room.push(spaced.lists());
-      spaced.send(['[5]']);
+      room.push(spaced.lists(4));
+      spaced.send(Array.from({ length: 4 }, () => '[5]'));
     }
     spaced.rode(false);
     expect(room).toEqual([...Array.from({ length: 16 }, () => true), false]);

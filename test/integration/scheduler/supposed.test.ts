@@ -1,11 +1,14 @@
+import { defineTask } from '@pgqueue/core';
 import { settleAndHint } from '@pgqueue/postgres/internal';
 import type { Producer } from '@pgqueue/producer';
 import { createProducer } from '@pgqueue/producer';
 import { afterEach, expect, test } from 'vitest';
+import { z } from 'zod';
 import { opened } from '../../support/database.ts';
 import type { TestNode, TestScheduler } from './support.ts';
 import { countCalls, openBench, ticks, until } from './support.ts';
 
+const task = defineTask({ name: 't', payload: z.object({ n: z.number() }) });
 const bench = opened(openBench);
 afterEach(() => bench.clear());
 
@@ -118,6 +121,36 @@ test('a job is dispatched by what its hint says, without a look', async () => {
   const [supposed, looked] = await calls();
   expect(supposed).toBeGreaterThan(20);
   expect(looked).toBeLessThan(40);
+});
+
+test('jobs that were enqueued together are dispatched by what their hint says, without a look', async () => {
+  const calls = await countCalls(bench.database, ['holds_true', 'look']);
+  await bench.node({ slots: 1_000 });
+  const scheduler = await bench.scheduler();
+  const by = producer();
+  for (let n = 1; n <= 40; n += 1) {
+    await by.enqueueMany([1, 2, 3].map((job) => task.job({ n: job }, { queue: 'q', key: `k${n}` })));
+    await dispatched(3 * n);
+  }
+  await scheduler.stop();
+  const [supposed, looked] = await calls();
+  expect(supposed).toBeGreaterThan(20);
+  expect(looked).toBeLessThan(40);
+});
+
+test('a job is dispatched that no hint tells of, behind others that hints tell of', async () => {
+  await bench.node({ slots: 1_000 });
+  const scheduler = await bench.scheduler();
+  const by = producer();
+  const silent = createProducer({ connectionString: bench.test.url, notify: false });
+  producers.push(silent);
+  for (let n = 1; n <= 20; n += 1) {
+    await enqueueOne(silent, -n);
+    await enqueueOne(by, n);
+    await dispatched(2 * n);
+  }
+  await scheduler.stop();
+  expect(await ready()).toBe(40);
 });
 
 test.each([

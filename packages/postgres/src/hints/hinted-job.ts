@@ -29,10 +29,7 @@ export function hintFacts(row: JobRow): string | null {
   return facts.length > factsMax ? null : facts.slice(1, -1);
 }
 
-/**
- * Returns SQL for what a hint says of a job, a JSON list, in a statement that inserts this job alone. `facts`: an SQL
- * expression.
- */
+/** Returns SQL for what a hint says of a job, a JSON list, in the statement that inserts it. `facts`: an SQL expression. */
 export function hintedFacts(facts: string): string {
   return `'[' || seq || ',"' || pg_current_xact_id()::xid || '",' || date_part('epoch', created) * 1000 || ',' || ${facts} || ']'`;
 }

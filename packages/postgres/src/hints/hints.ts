@@ -37,8 +37,8 @@ export interface Hints {
    * jobs only if every request gave them, and 64 at most.
    */
   readonly send: (jobs?: readonly string[]) => void;
-  /** Reports whether the next hint would list a job that is sent now. */
-  readonly lists: () => boolean;
+  /** Reports whether the next hint would list so many jobs that are sent now. */
+  readonly lists: (jobs: number) => boolean;
   /**
    * Reports whether the statement about to run may carry the hint itself. After true the caller must call
    * `rode`, whatever the statement's outcome: until then no hint is sent.
@@ -51,10 +51,8 @@ export interface Hints {
   readonly stop: () => Promise<void>;
 }
 
-/** Maximum number of jobs in one hint. */
+/** Maximum number of jobs in one hint: a leader reads if there are more. */
 const toldMax = 64;
-/** The same of jobs that were enqueued: a leader reads if there are more. */
-const enqueuedMax = 16;
 /** Maximum length of a list of jobs in bytes: PostgreSQL takes payloads of less than 8,000. */
 const payloadMax = 7_900;
 /** Pause after a hint that a statement carried, in milliseconds: such a hint costs next to nothing. */
@@ -67,12 +65,20 @@ const burstMax = 4;
 /** Longest wait of `stop` for a hint that is being sent, in milliseconds. */
 const stopMs = 1_000;
 
+/** Default interval of hints, in milliseconds. Those of new jobs list them, and each of the jobs waits for its hint. */
+const intervals = { queue: 1.5, others: 3 } as const;
+
 /**
  * Creates a sender of hints on one channel. Hints are sent one at a time, at most one per `intervalMs` on
  * average: a NOTIFY in every enqueue or settle would serialise their commits. The first four are sent at
  * once.
  */
-export function createHints(executor: Executor, schema: string, channel: HintChannel, intervalMs = 3): Hints {
+export function createHints(
+  executor: Executor,
+  schema: string,
+  channel: HintChannel,
+  intervalMs: number = channel === 'queue' ? intervals.queue : intervals.others,
+): Hints {
   const name = channelName(schema, channel);
   let timer: NodeJS.Timeout | undefined;
   let again = false;
@@ -124,7 +130,7 @@ export function createHints(executor: Executor, schema: string, channel: HintCha
       again = true;
       if (!busy && !stopped) now();
     },
-    lists: () => told !== null && told.length < enqueuedMax,
+    lists: (jobs) => told !== null && told.length + jobs <= toldMax,
     ride: () => {
       if (busy || stopped) return false;
       busy = true;

@@ -18,6 +18,8 @@ import type { MovingKeys } from './lanes/moving-keys.ts';
 import { createMovingKeys } from './lanes/moving-keys.ts';
 import type { LaneCache } from './lanes/lane-cache.ts';
 import { createLaneCache } from './lanes/lane-cache.ts';
+import type { Unheard } from './unheard.ts';
+import { createUnheard } from './unheard.ts';
 
 /** Everything that a leader remembers between ticks, except the state of the policy, which `planner.ts` keeps. */
 export interface LeaderState {
@@ -54,8 +56,7 @@ export interface LeaderState {
   dispatched: number;
   /** The last full read, and the time of its answer. */
   lastLook: { readonly read: TickRead; readonly config: string; readonly atMs: number } | undefined;
-  /** Highest seq of any job seen. */
-  seq: number;
+  readonly unheard: Unheard;
   /** Jobs reported as ended since the last read, when nothing waited for their slots. */
   ended: readonly string[];
   /** True if a tick planned from hints and skipped a read that is due. */
@@ -99,7 +100,7 @@ export function createLeaderState({
     after: '',
     dispatched: 0,
     lastLook: undefined,
-    seq: 0,
+    unheard: createUnheard(),
     ended: [],
     owesLook: false,
     items: { floor: 0, rescanAt: -Infinity },

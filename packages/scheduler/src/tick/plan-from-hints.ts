@@ -33,7 +33,7 @@ export interface Supposed {
 const lookMaxMs = 2_500;
 /** Limits beyond which a read costs less than checking the assumptions. */
 const endedMax = 64;
-const jobsMax = 16;
+const jobsMax = 64;
 const inFlightMax = 1_000;
 
 /** Fields that hints omit: hints describe only jobs that never ran and do not expire. */
@@ -41,14 +41,15 @@ const untried = { expiresMs: null, tries: 0, crashes: 0 } as const;
 
 /** Returns the last read if hints may replace another one. */
 function lastLook(state: LeaderState, startedAt: number): LeaderState['lastLook'] {
-  const { lastLook: last, feeds, owesLook } = state;
-  const serves = last !== undefined && !feeds && !owesLook && startedAt <= last.atMs + lookMaxMs;
-  return serves && knowsAll(state) ? last : undefined;
+  const { lastLook: last, feeds, owesLook, unheard } = state;
+  const serves = last !== undefined && !feeds && startedAt <= last.atMs + lookMaxMs;
+  const due = owesLook || startedAt >= unheard.dueAt();
+  return serves && !due && knowsAll(state) ? last : undefined;
 }
 
 /** Leaves out the jobs that wait or are in flight as the leader knows: a read saw them before their hint came. */
-export function withoutKnown({ seq, inFlight, laneCache }: LeaderState, news: News): News {
-  if (!news.jobs.some((job) => job.seq <= seq)) return news;
+export function withoutKnown({ unheard, inFlight, laneCache }: LeaderState, news: News): News {
+  if (!news.jobs.some(({ seq }) => seq <= unheard.highest())) return news;
   const flying = new Set(inFlight.flying().items.flatMap(({ jobs }) => jobs.map(({ id }) => id)));
   return {
     ...news,
@@ -83,7 +84,7 @@ export function suppose(state: LeaderState, news: News, startedAt: number): Supp
   if (left === undefined && news.jobs.length === 0) return undefined;
   const flying = left?.flying ?? inFlight.flying();
   const fresh = news.jobs.toSorted((one, other) => one.seq - other.seq);
-  if (flying.count > inFlightMax || !follow(state, fresh, last.read)) return undefined;
+  if (flying.count > inFlightMax || !mayRun(fresh, last.read)) return undefined;
   laneCache.age();
   const added: HintedJob[] = [];
   const undo = (): void => {
@@ -117,21 +118,19 @@ export function suppose(state: LeaderState, news: News, startedAt: number): Supp
     confirm: () => {
       left?.confirm();
       state.ended = [];
-      state.seq = jobs.at(-1)?.seq ?? state.seq;
+      state.unheard.heard(
+        jobs.map(({ seq }) => seq),
+        startedAt,
+      );
     },
     undo,
   };
 }
 
-/**
- * Reports whether the jobs are the next ones enqueued, without a gap no hint has reported, and whether their
- * queues are not paused.
- */
-function follow({ seq }: LeaderState, jobs: readonly HintedJob[], { state }: TickRead): boolean {
+/** Reports whether the jobs are few, and their queues are not paused. */
+function mayRun(jobs: readonly HintedJob[], { state }: TickRead): boolean {
   if (jobs.length > jobsMax) return false;
   return jobs.every(
-    (job, index) =>
-      job.seq === seq + index + 1 &&
-      (!Object.hasOwn(state.queues, job.queue) || state.queues[job.queue]?.paused === false),
+    ({ queue }) => !Object.hasOwn(state.queues, queue) || state.queues[queue]?.paused === false,
   );
 }

@@ -5,7 +5,6 @@ import type { Behind } from '../state/background-rescan.ts';
 import type { Load } from '../state/consumption.ts';
 import { capability } from '../state/consumption.ts';
 import type { InFlightItems } from '../state/items/in-flight.ts';
-import { jobsOf } from '../state/lanes/known-job.ts';
 import type { LeaderState } from '../state/leader-state.ts';
 import type { ReadRequest } from './snapshot.ts';
 import { loadOf } from './snapshot.ts';
@@ -71,7 +70,6 @@ export async function look(
           tookMs: performance.now() - startedAt,
         });
   if (read.config !== null) state.lastLook = { read, config: read.config, atMs: performance.now() };
-  for (const lane of lanes) for (const { seq } of jobsOf(lane)) state.seq = Math.max(state.seq, seq);
   [state.ended, state.owesLook] = [[], false];
   state.nowMs = now;
   if (feeds) {
@@ -80,6 +78,7 @@ export async function look(
   }
   if (brief) laneCache.age();
   else {
+    state.unheard.read(lanes);
     openPages.saw(lanes, { page, keys, nowMs: startedAt });
     laneCache.see(lookahead.shown(lanes), { keys, nowMs: startedAt, open: page !== undefined, unreadable });
   }

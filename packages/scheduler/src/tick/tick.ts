@@ -146,7 +146,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     const openMs = planned.nextMs === null ? null : planned.nextMs - snapshot.nowMs;
     const nextMs = soonest(openMs, state.cursors.dueMs(startedAt));
     const waitMs = pollInterval.next({ jobs: written.count, atOnce, more, nextMs });
-    return owes ? 0 : waitMs;
+    return owes ? 0 : untilRead(state, waitMs);
   };
   const serverLost = (): void => forgetPlaces(options, state);
   const failed = (error: unknown): never => {
@@ -210,7 +210,14 @@ async function endMoves(
 /** Ends a tick that has nothing to do. Returns the milliseconds until the next. */
 function skip(pollInterval: PollInterval, state: LeaderState): number {
   state.owesLook = pollInterval.skips();
-  return state.owesLook ? 0 : pollInterval.next({ jobs: 0, atOnce: false, more: false, nextMs: null });
+  const waitMs = pollInterval.next({ jobs: 0, atOnce: false, more: false, nextMs: null });
+  return state.owesLook ? 0 : untilRead(state, waitMs);
+}
+
+/** Returns the shorter of this wait and the time until what hints passed over must be read. */
+function untilRead({ unheard }: LeaderState, waitMs: number): number {
+  const dueAt = unheard.dueAt();
+  return dueAt === Infinity ? waitMs : Math.max(0, Math.min(waitMs, dueAt - performance.now()));
 }
 
 /** Input of a plan. */
@@ -235,7 +242,7 @@ async function see(
   const guess = news === undefined ? undefined : suppose(state, news, startedAt);
   if (guess !== undefined) return { ...guess, guess, keys, brief: true, owes: options.pollInterval.skips() };
   const due = options.pollInterval.asksDue(news !== undefined);
-  const brief = news?.jobs.length === 0 && !due && knowsAll(state);
+  const brief = news?.jobs.length === 0 && !due && knowsAll(state) && state.unheard.dueAt() === Infinity;
   const seen = await look(options, state, { ...asked, keys, startedAt, due, brief });
   options.onSeen(seen.read);
   return { ...seen, flying: state.inFlight.flying(), guess, keys, brief, owes: false };

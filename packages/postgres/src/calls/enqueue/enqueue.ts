@@ -81,33 +81,42 @@ export async function enqueueJobs(
 export interface HintedEnqueue {
   /** True if the statement has notified schedulers. */
   readonly sent: boolean;
-  /** Description of the job for a later hint; undefined: it is not known. */
+  /** Descriptions of the jobs for a later hint; undefined: they are not known. */
   readonly jobs?: readonly string[];
 }
 
 /**
- * Enqueues one job whose id was made for this call. With `notify` it notifies schedulers itself when it commits. Commits
- * that carry a hint wait for each other, so only one carries one at a time: if another is under way, or the server's queue of
- * notifications is nearly full, the job is enqueued without a hint.
- * @param given `facts`: the job's facts, from `hintFacts`
+ * Enqueues jobs whose ids were made for this call, without unique keys, in their order. With `notify` it notifies schedulers itself
+ * when it commits. Commits that carry a hint wait for each other, so only one carries one at a time: if another is under way, or the
+ * server's queue of notifications is nearly full, the jobs are enqueued without a hint.
+ * @param given `facts`: those of each job, from `hintFacts`
  * @throws {PgQueueError} as {@link enqueueJobs}
  */
 export async function enqueueAndHint(
   target: Target,
-  row: JobRow,
+  rows: readonly JobRow[],
   {
     facts,
     notify,
     versions,
-  }: { readonly facts: string; readonly notify: boolean; readonly versions?: KeyVersions | undefined },
+  }: {
+    readonly facts: readonly string[];
+    readonly notify: boolean;
+    readonly versions?: KeyVersions | undefined;
+  },
 ): Promise<HintedEnqueue> {
-  const { text, values } = singleInsert(target.schema, row, { hints: true, versions });
-  const hint = [channelName(target.schema, 'queue'), facts, String(notify)];
+  const [row, ...others] = rows;
+  if (row === undefined) return { sent: false };
+  const hint = { channel: channelName(target.schema, 'queue'), facts, notify };
+  const { text, values } =
+    others.length === 0
+      ? hintingOne(target.schema, row, { hint, versions })
+      : hintingSeveral(target.schema, rows, { hint, versions });
   const [answer] = await explaining(() =>
-    target.query<{ readonly told: string | null }>(text, [...values, ...hint]),
+    target.query<{ readonly told: readonly string[] | null }>(text, values),
   );
   if (answer === undefined) return { sent: false };
-  return answer.told === null ? { sent: true } : { sent: false, jobs: [answer.told] };
+  return answer.told === null ? { sent: true } : { sent: false, jobs: answer.told };
 }
 
 /**
@@ -209,6 +218,19 @@ export function homeCall(
   return `, ${schema}.at_home(${given.join(', ')}) home`;
 }
 
+/** A statement and its parameters. */
+interface Statement {
+  readonly text: string;
+  readonly values: readonly (string | null)[];
+}
+
+/** The hint that a statement carries. */
+interface Hint {
+  readonly channel: string;
+  readonly facts: readonly string[];
+  readonly notify: boolean;
+}
+
 /**
  * Texts of inserts of one row, by schema and columns. Building a text takes longer than everything else here.
  */
@@ -218,7 +240,7 @@ function singleInsert(
   schema: string,
   row: JobRow,
   { hints = false, versions }: { readonly hints?: boolean; readonly versions?: KeyVersions | undefined } = {},
-): { readonly text: string; readonly values: readonly (string | null)[] } {
+): Statement {
   const used = columnsOf([row]);
   const values: (string | null)[] = [];
   let key = `${schema}${hints ? ' +' : ''}${versions === undefined ? '' : ' @'}`;
@@ -239,12 +261,47 @@ function singleInsert(
   return { text, values };
 }
 
-/** Adds the hint to an insert, with three more parameters: the channel, the job's facts, and whether to notify. */
-function hintingInsert(insert: string, parameters: number): string {
-  const [channel = '', facts, notify] = [1, 2, 3].map((n) => `$${parameters + n}`);
-  return `with made as (${insert} returning seq, created)
-select case when not (${notify}::boolean and ${mayHint(channel)} and pg_notify(${channel}, '[' || h.told || ']')::text = '') then h.told end as told
-from made cross join lateral (select ${hintedFacts(`${facts}::text`)} as told offset 0) h`;
+function hintingOne(
+  schema: string,
+  row: JobRow,
+  { hint, versions }: { readonly hint: Hint; readonly versions: KeyVersions | undefined },
+): Statement {
+  const { text, values } = singleInsert(schema, row, { hints: true, versions });
+  return { text, values: [...values, hint.channel, String(hint.notify), ...hint.facts] };
+}
+
+function hintingSeveral(
+  schema: string,
+  rows: readonly JobRow[],
+  { hint, versions }: { readonly hint: Hint; readonly versions: KeyVersions | undefined },
+): Statement {
+  const values: (string | null)[] = [];
+  const home = versions === undefined ? '' : homeCall(schema, { jobs: rows, versions }, values);
+  const insert = insertStatement(schema, rows, values, home);
+  const before = values.length;
+  values.push(hint.channel, String(hint.notify));
+  const ids = listOf(
+    rows.map(({ id }) => id),
+    values,
+  );
+  const facts = listOf(hint.facts, values);
+  const given = ` join unnest(${ids}, ${facts}) as f (id, facts) on f.id::uuid = made.id`;
+  return { text: hintingInsert(insert, before, given), values };
+}
+
+/**
+ * Adds the hint to an insert, with more parameters behind those: the channel, whether to notify, and the facts.
+ * @param given joins the facts of several jobs, as `f.facts`; by default those of one job are the last parameter
+ */
+function hintingInsert(insert: string, parameters: number, given?: string): string {
+  const [channel = '', notify, facts] = [1, 2, 3].map((n) => `$${parameters + n}`);
+  const told =
+    given === undefined
+      ? `select array[${hintedFacts(`${facts}::text`)}] as told from made offset 0`
+      : `select array_agg(${hintedFacts('f.facts')} order by made.seq) as told from made${given}`;
+  return `with made as (${insert} returning id, seq, created)
+select case when not (${notify}::boolean and ${mayHint(channel)} and pg_notify(${channel}, '[' || array_to_string(h.told, ',') || ']')::text = '') then h.told end as told
+from (${told}) h`;
 }
 
 /**

@@ -315,7 +315,7 @@ function add(memory: CacheState, job: KnownJob): boolean {
   if (byId.has(job.id) || refusals.leavesOut(job, nowMs)) return false;
   if (more || retryDueMs !== null || entry?.gaps === true) return false;
   if (entry === undefined && !room.admits({ isNew: true, open: false })) return false;
-  const after = jobs.findIndex(({ priority }) => priority > job.priority);
+  const after = jobs.findIndex((other) => (other.priority - job.priority || other.seq - job.seq) > 0);
   byId.set(job.id, job);
   room.filled(name);
   const all = jobs.toSpliced(after === -1 ? jobs.length : after, 0, job);
