@@ -74,6 +74,19 @@ class Node:
         return link
 
 
+def wakes(payload: str, pool: str, node: str) -> bool:
+    """Tells whether a hint of ready work items tells this node to claim."""
+    if payload in ("", pool):
+        return True
+    if not payload.startswith('["'):
+        return False
+    try:
+        of, *nodes = json.loads(payload)
+    except ValueError:
+        return False  # a pool of such a name, or anyone's text
+    return bool(of == pool and node in nodes)
+
+
 class Held(NamedTuple):
     """A lease as the heartbeat sees it. ``is_live``: neither settled nor being settled."""
 
@@ -191,7 +204,7 @@ class Presence:
     def _hear(self, channel: str, payload: str) -> None:
         if channel.endswith(":cancel"):
             self._beat_now = True  # the answer says which jobs
-        elif payload in ("", self._settings.pool):
+        elif wakes(payload, self._settings.pool, self._settings.node):
             self._node.claimer.hint(released=payload == "")
 
     def _run(self) -> None:

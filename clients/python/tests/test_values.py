@@ -13,6 +13,7 @@ from pgqueue._ending import retry_delay
 from pgqueue._errors import error_data, said
 from pgqueue._jobs import rows_of, rows_text
 from pgqueue._json import json_value, make_id, result_text, text_array
+from pgqueue._node import wakes
 from pgqueue._statements import ClaimedRow
 from pgqueue._unit import Attempt, Unit
 
@@ -34,6 +35,22 @@ def refused(code: str, work, *parts: str) -> None:
 @task("plain")
 def plain(payload):
     return payload
+
+
+class HintsTest(unittest.TestCase):
+    def test_a_hint_of_ready_items_names_its_pool_or_nodes_of_it(self) -> None:
+        for payload, expected in [
+            ("", True),
+            ("default", True),
+            ("other", False),
+            ('["default", "n1", "n2"]', True),
+            ('["default", "n1"]', False),
+            ('["other", "n2"]', False),
+            ('["broken', False),
+            ("[]", False),
+        ]:
+            with self.subTest(payload):
+                self.assertIs(wakes(payload, "default", "n2"), expected)
 
 
 class Jobs(unittest.TestCase):

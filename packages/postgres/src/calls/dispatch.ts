@@ -46,6 +46,8 @@ export interface DispatchInput extends Leader {
   readonly settled: readonly number[];
   /** Wakes listening workers. */
   readonly notify: boolean;
+  /** Wakes only these nodes of the pool, which all jobs have. Null: all. Default null. */
+  readonly wake?: readonly string[] | null;
 }
 
 /**
@@ -86,6 +88,9 @@ export async function dispatch(target: Target, input: DispatchInput): Promise<Di
         ...(input.parts !== null && { parts: input.parts }),
         ...(input.settled.length > 0 && { settled: input.settled }),
         ...(input.supposed !== undefined && { supposed: input.supposed }),
+        ...(alike &&
+          pool !== null &&
+          (input.wake ?? null) !== null && { wake: [pool, ...(input.wake ?? [])] }),
       }),
       input.notify,
     ],

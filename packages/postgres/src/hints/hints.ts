@@ -5,7 +5,8 @@ import type { Executor } from '../connection/executor.ts';
  * Hint channels of a schema.
  * - `queue`: jobs were enqueued (payload: a list of what `enqueueAndHint` tells of each if they are few; empty: the list is
  *   incomplete).
- * - `work`: a batch was written (payload: the pool).
+ * - `work`: work items are ready (payload: their pool, or a JSON list of it and the nodes that are to claim; empty: of any
+ *   pool, and released ones, too).
  * - `done`: slots are free (payload: the ids of the ended jobs if they are few; empty: the list is
  *   incomplete).
  * - `cancel`: running jobs are to be cancelled.
@@ -26,6 +27,21 @@ export function channelName(schema: string, channel: HintChannel): string {
  */
 export function mayHint(channel: string): string {
   return `pg_try_advisory_xact_lock(hashtextextended(${channel}, 0)) and pg_notification_queue_usage() < 0.9`;
+}
+
+/** Reports whether a hint of ready work items tells this node to claim. */
+export function wakes(
+  payload: string,
+  { pool, node }: { readonly pool: string; readonly node: string },
+): boolean {
+  if (payload === '' || payload === pool) return true;
+  if (!payload.startsWith('["')) return false;
+  try {
+    const [of, ...nodes] = JSON.parse(payload) as readonly unknown[];
+    return of === pool && nodes.includes(node);
+  } catch {
+    return false; // a pool of such a name, or anyone's text
+  }
 }
 
 /** A sender of hints, made by {@link createHints}. */

@@ -20,6 +20,8 @@ import type { LaneCache } from './lanes/lane-cache.ts';
 import { createLaneCache } from './lanes/lane-cache.ts';
 import type { Unheard } from './unheard.ts';
 import { createUnheard } from './unheard.ts';
+import type { Wakes } from './wakes.ts';
+import { createWakes } from './wakes.ts';
 
 /** Everything that a leader remembers between ticks, except the state of the policy, which `planner.ts` keeps. */
 export interface LeaderState {
@@ -57,6 +59,7 @@ export interface LeaderState {
   /** The last full read, and the time of its answer. */
   lastLook: { readonly read: TickRead; readonly config: string; readonly atMs: number } | undefined;
   readonly unheard: Unheard;
+  readonly wakes: Wakes;
   /** Jobs reported as ended since the last read, when nothing waited for their slots. */
   ended: readonly string[];
   /** True if a tick planned from hints and skipped a read that is due. */
@@ -101,6 +104,7 @@ export function createLeaderState({
     dispatched: 0,
     lastLook: undefined,
     unheard: createUnheard(),
+    wakes: createWakes(),
     ended: [],
     owesLook: false,
     items: { floor: 0, rescanAt: -Infinity },

@@ -2,7 +2,7 @@ import type { HeldCounts, Snapshot } from '@pgqueue/core';
 import { laneName } from '@pgqueue/core';
 import { countByTask, soonest } from '@pgqueue/core/internal';
 import type { Leader, TickRead } from '@pgqueue/postgres/internal';
-import { endHolds, loadPolicyState, setFeed, settledMax } from '@pgqueue/postgres/internal';
+import { channelName, endHolds, loadPolicyState, setFeed, settledMax } from '@pgqueue/postgres/internal';
 import type { Behind } from '../state/background-rescan.ts';
 import { createBehind } from '../state/background-rescan.ts';
 import { createDispatchSpans } from './spans.ts';
@@ -113,7 +113,7 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     state.laneCache.planned({ ...planned, keeps: state.lookahead.walks });
     if (!brief) noteHeld(state, planned, { lanes: read.lanes, nowMs: startedAt });
     const places = placesOf(snapshot, planned.dispatch);
-    const plan = { leader, snapshot, planned, ready: flying.count, supposed: guess?.supposed };
+    const plan = { leader, snapshot, planned, supposed: guess?.supposed, load, flying };
     const written = await writePlan(options, state, plan);
     if (written === null) {
       guess?.undo();
@@ -159,6 +159,12 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     serverLost,
     settled: behind.settled,
   };
+}
+
+/** Wakes all nodes, of all pools: some work items wait. */
+function wakeAll({ database }: DispatcherOptions): void {
+  const channel = channelName(database.schema, 'work');
+  database.query("select pg_notify($1, '')", [channel]).catch(() => []); // a lost hint costs one polling interval
 }
 
 /** Returns what ticks leave out. */
@@ -245,6 +251,7 @@ async function see(
   const brief = news?.jobs.length === 0 && !due && knowsAll(state) && state.unheard.dueAt() === Infinity;
   const seen = await look(options, state, { ...asked, keys, startedAt, due, brief });
   options.onSeen(seen.read);
+  if (state.wakes.overlooked(state.inFlight.flying().items, seen.read.state.now)) wakeAll(options);
   return { ...seen, flying: state.inFlight.flying(), guess, keys, brief, owes: false };
 }
 

@@ -4,7 +4,7 @@ import { canRun } from '@pgqueue/core/internal';
 import type { Database } from '@pgqueue/postgres';
 import type { DispatchInput, Leader } from '@pgqueue/postgres/internal';
 import { dispatch, takeBack, wasRolledBack } from '@pgqueue/postgres/internal';
-import type { Places } from '../state/consumption.ts';
+import type { Load, Places } from '../state/consumption.ts';
 import type { Flying, Item } from '../state/items/item.ts';
 import { createFlying } from '../state/items/item.ts';
 import type { InFlightItems } from '../state/items/in-flight.ts';
@@ -40,15 +40,17 @@ export async function writePlan(
     leader,
     snapshot,
     planned,
-    ready,
     supposed,
+    load,
+    flying,
   }: {
     readonly leader: Leader;
     readonly snapshot: Snapshot;
     readonly planned: SafePlan;
-    /** Jobs that already have work items. */
-    readonly ready: number;
     readonly supposed: DispatchInput['supposed'];
+    readonly load: Load;
+    /** Work items before this plan. */
+    readonly flying: Flying;
   },
 ): Promise<Flying | null> {
   const { laneCache, inFlight, consumption } = state;
@@ -71,13 +73,7 @@ export async function writePlan(
     else planner.dropped();
     return nothing;
   }
-  const rows = toRows(
-    planned.dispatch.map(({ id, pool, bundle = null }): PlannedRow => {
-      const job = laneCache.find(id);
-      return { id, pool, rowVersion: job?.rowVersion ?? null, bundle, job };
-    }),
-    { nodes: state.nodes, ready, held: planned.held },
-  );
+  const rows = rowsOf(state, planned, flying.count);
   const jobs = rows.flat();
   const front = advancesFront(state, snapshot.nowMs);
   try {
@@ -89,6 +85,7 @@ export async function writePlan(
       settled,
       front,
       notify: true,
+      wake: state.wakes.choose(rows, { ...load, items: flying.items }),
     });
     if (atMs === null) {
       planner.dropped();
@@ -111,6 +108,19 @@ export async function writePlan(
     if (!wasRolledBack(error)) onUnknown(leader);
     throw error;
   }
+}
+
+/** Divides the planned jobs into work items. `ready`: jobs that already have some. */
+function rowsOf(
+  { laneCache, nodes }: LeaderState,
+  { dispatch: planned, held }: SafePlan,
+  ready: number,
+): ReturnType<typeof toRows> {
+  const jobs = planned.map(({ id, pool, bundle = null }): PlannedRow => {
+    const job = laneCache.find(id);
+    return { id, pool, rowVersion: job?.rowVersion ?? null, bundle, job };
+  });
+  return toRows(jobs, { nodes, ready, held });
 }
 
 /**

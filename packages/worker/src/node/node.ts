@@ -8,6 +8,7 @@ import {
   openDatabase,
   reach,
   startListener,
+  wakes,
 } from '@pgqueue/postgres/internal';
 import type { Holding } from '../lease/held-leases.ts';
 import type { NodeSettings } from '../node-options.ts';
@@ -157,7 +158,7 @@ function openEars(
   schema: string,
   { wake, unsure }: Pick<Presence, 'wake' | 'unsure'>,
 ): Ears {
-  const { observe, connectionString, node, pool } = settings;
+  const { observe, connectionString, node } = settings;
   if (!settings.listen) return { hearing: () => false, stop: () => Promise.resolve() };
   let hearing = false;
   const work = channelName(schema, 'work');
@@ -166,11 +167,11 @@ function openEars(
     connectionString,
     applicationName: `pgqueue ${node} listener`,
     channels: [work, cancel],
-    onHint: (channel, forPool) => {
+    onHint: (channel, payload) => {
       hearing = true;
       if (channel === cancel) {
         if (holding.size > 0) wake(); // the heartbeat's answer says which jobs
-      } else if (forPool === '' || forPool === pool) onWork(forPool === '');
+      } else if (wakes(payload, settings)) onWork(payload === '');
     },
     onError: (error) => {
       hearing = false;

@@ -11,6 +11,7 @@
 --   front        move the front up, too (advance_front)
 --   parts        {"part": state}: the parts of the policy's state that changed
 --   settled      numbers of the rows of settlement that the plan has taken into account
+--   wake         the pool, and the nodes of it to wake; absent: all
 --   supposed     assumptions that the plan makes without a read (holds_true). If one is false, nothing is
 --                written, and at_ms is null. So such a plan keeps to the limits as others do.
 --
@@ -114,7 +115,7 @@ begin
       v_missing := array(select unnest(p_ids) except select unnest(v_ids));
     end if;
     if p_notify and v_pool is not null then
-      perform hint('work', v_pool);
+      perform hint('work', coalesce(p_plan ->> 'wake', v_pool));
     elsif p_notify then
       perform hint('work', x.pool) from (select distinct unnest(v_pools) as pool) x;
     end if;

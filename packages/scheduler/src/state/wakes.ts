@@ -1,0 +1,102 @@
+import { canRun } from '@pgqueue/core/internal';
+import type { Load } from './consumption.ts';
+import type { Item } from './items/item.ts';
+import type { KnownJob } from './lanes/known-job.ts';
+
+/**
+ * Chooses the nodes that a dispatch wakes: as many as have slots for what is ready, in turn, and a spare one. If all were woken for each
+ * job, twenty idle nodes would make twenty claims of it, nineteen of them in vain.
+ */
+export interface Wakes {
+  /** Returns the nodes that are to claim; null: all of the pools. `rows`: the work items that are written. */
+  readonly choose: (rows: readonly Row[], seen: Seen) => readonly string[] | null;
+  /**
+   * Reports whether an item has waited for nodes that did not claim it, although they were woken: they hang, or do not listen. Then all
+   * must be woken, and those are not named for a while. Call after a read. `nowMs`: the database's time.
+   */
+  readonly overlooked: (items: readonly Item[], nowMs: number) => boolean;
+}
+
+/** Jobs of a work item to be written, the first of which tells what it needs. */
+type Row = readonly {
+  readonly pool: string;
+  readonly bundle: string | null;
+  readonly job: KnownJob | undefined;
+}[];
+
+/** Nodes and work items, as the leader knows them when it plans. */
+interface Seen extends Pick<Load, 'now' | 'nodes'> {
+  /** Items in flight before this dispatch. */
+  readonly items: readonly Item[];
+}
+
+/** Batches that a node claims for each of its slots: one runs, and one is prefetched. */
+const batchesPerSlot = 2;
+/** Nodes that are woken beyond those needed: one may hang. */
+const spareNodes = 1;
+/** Most bytes of the list of names: a notification has less than 8,000. */
+const namesMax = 6_000;
+/** Time within which a woken node claims, in milliseconds. */
+const claimMs = 100;
+/** Time for which a node is not named after it was woken in vain, in milliseconds. */
+const deafMs = 30_000;
+
+export function createWakes(): Wakes {
+  let turn = 0;
+  /** Nodes that were named since all were woken. */
+  const called = new Set<string>();
+  /** Nodes that were woken in vain, and until when they are not named. */
+  const deaf = new Map<string, number>();
+  const all = (): null => {
+    called.clear();
+    return null;
+  };
+  return {
+    choose: (rows, { now, nodes, items }) => {
+      if (rows.length === 0) return null;
+      for (const [id, untilMs] of deaf) if (untilMs <= now) deaf.delete(id);
+      const able = ableTo(rows, nodes)?.filter(({ id }) => !deaf.has(id));
+      if (able === undefined || able.length <= 1 + spareNodes) return all();
+      const [pool] = rows[0]?.map((row) => row.pool) ?? [];
+      let open = rows.length + items.filter((item) => item.node === null && item.pool === pool).length;
+      const perSlot = rows.some((row) => row.length > 1) ? batchesPerSlot : 1;
+      const named: string[] = [];
+      let spare = spareNodes;
+      for (let n = 0; n < able.length && spare >= 0; n += 1) {
+        const node = able[(turn + n) % able.length];
+        const room = node === undefined ? 0 : node.slots * perSlot - node.running;
+        if (node === undefined || room <= 0) continue;
+        if (open <= 0) spare -= 1;
+        if (spare < 0) break;
+        named.push(node.id);
+        open -= room;
+      }
+      if (open > 0 || spare > 0 || Buffer.byteLength(JSON.stringify(named)) > namesMax) return all();
+      turn = (turn + named.length - spareNodes) % able.length;
+      for (const id of named) called.add(id);
+      return named;
+    },
+    overlooked: (items, nowMs) => {
+      const waits = items.some(({ node, dispatchedMs }) => node === null && dispatchedMs < nowMs - claimMs);
+      if (!waits || called.size === 0) return false;
+      for (const id of called) deaf.set(id, nowMs + deafMs);
+      all();
+      return true;
+    },
+  };
+}
+
+/** Returns the nodes that can run all of these items; undefined: some need a node of a certain kind. */
+function ableTo(rows: readonly Row[], nodes: Load['nodes']): Load['nodes'] | undefined {
+  let able = nodes;
+  const kinds = new Set<string>();
+  for (const [row] of rows) {
+    if (row?.job === undefined || row.bundle !== null || row.job.crashes > 0) return undefined;
+    const { pool, job } = row;
+    const kind = JSON.stringify([pool, job.task, job.version]);
+    if (kinds.has(kind)) continue;
+    kinds.add(kind);
+    able = able.filter((node) => node.pool === pool && canRun(node, job.task, job.version));
+  }
+  return able;
+}
