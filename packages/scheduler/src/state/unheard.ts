@@ -16,7 +16,7 @@ export interface Unheard {
   readonly dueAt: () => number;
 }
 
-/** Time for the hints of passed jobs to arrive, in milliseconds. Those of one producer are about 3 ms apart. */
+/** Time for the hints of passed jobs to arrive, in milliseconds. Those of one producer are about 1.5 ms apart. */
 const waitMs = 20;
 
 export function createUnheard(): Unheard {

@@ -22,8 +22,8 @@ const job = {
 
 const row = (other: Partial<Row[number]> = {}): Row => [{ pool: 'default', bundle: null, job, ...other }];
 const batch: Row = [...row(), ...row()];
-const item = (position: number, node: string | null, dispatchedMs = 0) =>
-  itemOf({ jobs: [job], pool: 'default', bundle: null, dispatchedMs }, position, node);
+const item = (position: number, node: string | null, dispatchedMs = 0, pool = 'default') =>
+  itemOf({ jobs: [job], pool, bundle: null, dispatchedMs }, position, node);
 
 const nodeOf = (id: string, running = 0, other: object = {}) =>
   ({
@@ -83,4 +83,12 @@ test('nodes that were woken in vain are not named for half a minute', () => {
   expect(wakes.choose([row()], { ...seen(5), now: 2_000 })).toEqual(['n3', 'n4']);
   expect(wakes.choose([row()], { ...seen(4), now: 2_000 })).toBeNull();
   expect(wakes.choose([row()], { ...seen(5), now: 40_000 })).toHaveLength(2);
+});
+
+test('a pool whose nodes are all woken hides no item of another', () => {
+  const wakes = createWakes();
+  wakes.choose([row()], seen(5));
+  expect(wakes.choose([row({ pool: 'other' })], seen(5))).toBeNull();
+  expect(wakes.overlooked([item(1, null, 0, 'other')], 1_200)).toBe(false);
+  expect(wakes.overlooked([item(1, null, 0, 'other'), item(2, null)], 1_200)).toBe(true);
 });

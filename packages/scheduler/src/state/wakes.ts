@@ -43,21 +43,21 @@ const deafMs = 30_000;
 
 export function createWakes(): Wakes {
   let turn = 0;
-  /** Nodes that were named since all were woken. */
-  const called = new Set<string>();
+  /** Nodes that were named, by pool, since all of it were woken. */
+  const called = new Map<string, Set<string>>();
   /** Nodes that were woken in vain, and until when they are not named. */
   const deaf = new Map<string, number>();
-  const all = (): null => {
-    called.clear();
+  const all = (pool: string): null => {
+    called.delete(pool);
     return null;
   };
   return {
     choose: (rows, { now, nodes, items }) => {
-      if (rows.length === 0) return null;
+      const pool = rows[0]?.[0]?.pool;
+      if (pool === undefined) return null;
       for (const [id, untilMs] of deaf) if (untilMs <= now) deaf.delete(id);
       const able = ableTo(rows, nodes)?.filter(({ id }) => !deaf.has(id));
-      if (able === undefined || able.length <= 1 + spareNodes) return all();
-      const [pool] = rows[0]?.map((row) => row.pool) ?? [];
+      if (able === undefined || able.length <= 1 + spareNodes) return all(pool);
       let open = rows.length + items.filter((item) => item.node === null && item.pool === pool).length;
       const perSlot = rows.some((row) => row.length > 1) ? batchesPerSlot : 1;
       const named: string[] = [];
@@ -71,16 +71,18 @@ export function createWakes(): Wakes {
         named.push(node.id);
         open -= room;
       }
-      if (open > 0 || spare > 0 || Buffer.byteLength(JSON.stringify(named)) > namesMax) return all();
+      if (open > 0 || spare > 0 || Buffer.byteLength(JSON.stringify(named)) > namesMax) return all(pool);
       turn = (turn + named.length - spareNodes) % able.length;
-      for (const id of named) called.add(id);
+      called.set(pool, new Set([...(called.get(pool) ?? []), ...named]));
       return named;
     },
     overlooked: (items, nowMs) => {
-      const waits = items.some(({ node, dispatchedMs }) => node === null && dispatchedMs < nowMs - claimMs);
-      if (!waits || called.size === 0) return false;
-      for (const id of called) deaf.set(id, nowMs + deafMs);
-      all();
+      const late = items.find(
+        ({ node, pool, dispatchedMs }) => node === null && dispatchedMs < nowMs - claimMs && called.has(pool),
+      );
+      if (late === undefined) return false;
+      for (const id of called.get(late.pool) ?? []) deaf.set(id, nowMs + deafMs);
+      called.clear();
       return true;
     },
   };
