@@ -147,6 +147,17 @@ test('a hint tells of all jobs since the last, or, if they are too many or one i
   }
 });
 
+test('jobs whose descriptions are too long for one hint are enqueued, and read', async () => {
+  const attributes = Object.fromEntries(Array.from({ length: 10 }, (_, n) => [`a${n}`, 'ü'.repeat(60)]));
+  await withProducer({}, async (producer) => {
+    await producer.enqueueMany(Array.from({ length: 40 }, (_, n) => hello.job({ n }, { attributes })));
+    await until('a hint', () => heard.length > 0);
+    await Promise.all(Array.from({ length: 60 }, (_, n) => producer.enqueue(hello, { n }, { attributes })));
+  });
+  expect(await database.query('select from pgqueue.queue where attributes ? $1', ['a0'])).toHaveLength(100);
+  expect(payloads[0]).toBe('');
+});
+
 test('after a transaction of the caller: a few, and none from inside it', async () => {
   await withProducer({}, async (producer) => {
     const texts: string[] = [];

@@ -29,6 +29,14 @@ export function hintFacts(row: JobRow): string | null {
   return facts.length > factsMax ? null : facts.slice(1, -1);
 }
 
+/** Most bytes that the database adds to the facts of a job. */
+const addedMax = 80;
+
+/** Returns how many bytes jobs take in a hint at most. `facts`: of each. */
+export function hintBytes(facts: readonly string[]): number {
+  return facts.reduce((sum, one) => sum + Buffer.byteLength(one) + addedMax, 2);
+}
+
 /** Returns SQL for what a hint says of a job, a JSON list, in the statement that inserts it. `facts`: an SQL expression. */
 export function hintedFacts(facts: string): string {
   return `'[' || seq || ',"' || pg_current_xact_id()::xid || '",' || date_part('epoch', created) * 1000 || ',' || ${facts} || ']'`;

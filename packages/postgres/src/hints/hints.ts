@@ -70,7 +70,7 @@ export interface Hints {
 /** Maximum number of jobs in one hint: a leader reads if there are more. */
 const toldMax = 64;
 /** Maximum length of a list of jobs in bytes: PostgreSQL takes payloads of less than 8,000. */
-const payloadMax = 7_900;
+export const hintBytesMax = 7_900;
 /** Pause after a hint that a statement carried, in milliseconds: such a hint costs next to nothing. */
 const riddenMs = 1;
 /**
@@ -166,6 +166,6 @@ export function createHints(
 }
 
 function payloadOf(channel: HintChannel, listed: string): string {
-  if (listed === '' || Buffer.byteLength(listed) > payloadMax) return '';
+  if (listed === '' || Buffer.byteLength(listed) > hintBytesMax) return '';
   return channel === 'queue' ? `[${listed}]` : listed;
 }

@@ -89,7 +89,7 @@ export interface HintedEnqueue {
  * Enqueues jobs whose ids were made for this call, without unique keys, in their order. With `notify` it notifies schedulers itself
  * when it commits. Commits that carry a hint wait for each other, so only one carries one at a time: if another is under way, or the
  * server's queue of notifications is nearly full, the jobs are enqueued without a hint.
- * @param given `facts`: those of each job, from `hintFacts`
+ * @param given `facts`: those of each job, from `hintFacts`; of `hintBytesMax` at most, as `hintBytes` counts
  * @throws {PgQueueError} as {@link enqueueJobs}
  */
 export async function enqueueAndHint(
