@@ -137,8 +137,8 @@ test('a hint tells of all jobs since the last, or, if they are too many or one i
     await until('the last hint to be over', () => spaced.ride());
     const room: boolean[] = [];
     for (let n = 0; n <= 16; n += 1) {
-      room.push(spaced.lists(4));
-      spaced.send(Array.from({ length: 4 }, () => '[5]'));
+      room.push(spaced.lists(1));
+      spaced.send(['[5]']);
     }
     spaced.rode(false);
     expect(room).toEqual([...Array.from({ length: 16 }, () => true), false]);
@@ -150,11 +150,11 @@ test('a hint tells of all jobs since the last, or, if they are too many or one i
 test('jobs whose descriptions are too long for one hint are enqueued, and read', async () => {
   const attributes = Object.fromEntries(Array.from({ length: 10 }, (_, n) => [`a${n}`, 'ü'.repeat(60)]));
   await withProducer({}, async (producer) => {
-    await producer.enqueueMany(Array.from({ length: 40 }, (_, n) => hello.job({ n }, { attributes })));
+    await producer.enqueueMany(Array.from({ length: 16 }, (_, n) => hello.job({ n }, { attributes })));
     await until('a hint', () => heard.length > 0);
     await Promise.all(Array.from({ length: 60 }, (_, n) => producer.enqueue(hello, { n }, { attributes })));
   });
-  expect(await database.query('select from pgqueue.queue where attributes ? $1', ['a0'])).toHaveLength(100);
+  expect(await database.query('select from pgqueue.queue where attributes ? $1', ['a0'])).toHaveLength(76);
   expect(payloads[0]).toBe('');
 });
 

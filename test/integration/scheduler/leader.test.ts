@@ -216,9 +216,10 @@ test('a scheduler that may not log in any more asks less and less often, and lea
         (event) => event.type === 'database.error' && event.during === 'lead' && (event.retryMs ?? 0) > 1_000,
       );
     });
-    expect(scheduler.leads).toBe(false);
+    await until('its lease to end', () => !scheduler.leads);
     await bench.database.query(`alter role ${role} login`, []);
     await until('it leads again', () => scheduler.leads);
+    expect(scheduler.events.some(({ type }) => type === 'leader.lost')).toBe(true);
   } finally {
     await bench.clear();
     await bench.database.query(`drop role ${role}`, []);
