@@ -59,6 +59,7 @@ export { anActor, noteAction, noteResult } from './dashboard/audit.ts';
 export * from './hints/hinted-job.ts';
 export * from './hints/hints.ts';
 export * from './hints/listener.ts';
+export { wakeNodes } from './hints/wake.ts';
 export * from './installations/installations.ts';
 export { breaches, invariants } from './operator/doctor/invariants.ts';
 export * from './operator/explain/ask.ts';

@@ -17,8 +17,6 @@ import {
   enqueueAndHint,
   enqueueJobs,
   fromPg,
-  hintBytes,
-  hintBytesMax,
   hintFacts,
   isIdTaken,
   isTransient,
@@ -67,8 +65,7 @@ export function writingOutside(parts: {
   const writeNew = async (rows: readonly JobRow[], home: Home): Promise<readonly Enqueued[]> => {
     if (hints?.lists(rows.length) === true) {
       const facts = rows.flatMap((row) => hintFacts(row) ?? []);
-      if (facts.length === rows.length && hintBytes(facts) <= hintBytesMax)
-        return enqueueHinted(database, hints, rows, { facts, ...home });
+      if (facts.length === rows.length) return enqueueHinted(database, hints, rows, { facts, ...home });
     }
     const columns = home.versions === undefined ? columnsToCopy(rows) : undefined;
     const writing =

@@ -65,6 +65,7 @@ export interface Dispatched {
  * @throws PQ002 when this scheduler no longer leads in this epoch: nothing was written
  */
 export async function dispatch(target: Target, input: DispatchInput): Promise<Dispatched> {
+  const { wake = null } = input;
   const jobs = withRows(input.jobs);
   const pool = jobs[0]?.pool ?? null;
   const alike = jobs.every((job) => job.pool === pool);
@@ -88,9 +89,7 @@ export async function dispatch(target: Target, input: DispatchInput): Promise<Di
         ...(input.parts !== null && { parts: input.parts }),
         ...(input.settled.length > 0 && { settled: input.settled }),
         ...(input.supposed !== undefined && { supposed: input.supposed }),
-        ...(alike &&
-          pool !== null &&
-          (input.wake ?? null) !== null && { wake: [pool, ...(input.wake ?? [])] }),
+        ...(alike && pool !== null && wake !== null && { wake: [pool, ...wake] }),
       }),
       input.notify,
     ],

@@ -18,7 +18,7 @@ import { countDead, listDead, nextDead } from '../reads/dead.ts';
 import type { Page } from '../reads/page.ts';
 import { redrive } from '../calls/operate.ts';
 import { toIds } from './jobs.ts';
-import { wakeSchedulers } from './wake.ts';
+import { wakeSchedulers } from '../hints/wake.ts';
 
 /** A selection of dead jobs: by ids, by a filter, or all. */
 export type DeadSelection =

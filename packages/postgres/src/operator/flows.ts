@@ -32,7 +32,7 @@ import { cancelFlow, retryFlow } from '../calls/flow/operate.ts';
 import { signalFlow } from '../calls/flow/start.ts';
 import type { WaitingStep } from './explain/flow-waits.ts';
 import { waitingSteps } from './explain/flow-waits.ts';
-import { wakeSchedulers } from './wake.ts';
+import { wakeSchedulers } from '../hints/wake.ts';
 
 /** Explanation of what a flow waits for. */
 export interface FlowExplanation {

@@ -27,7 +27,7 @@ import type { Amendment } from '../calls/operate.ts';
 import { amend, cancel as cancelJobs, erase, redrive } from '../calls/operate.ts';
 import type { CancelAllOptions, CancelledJobs, JobCount, UnfinishedFilter } from './cancel-all.ts';
 import { cancelUnfinished, countUnfinished } from './cancel-all.ts';
-import { wakeSchedulers } from './wake.ts';
+import { wakeSchedulers } from '../hints/wake.ts';
 
 /** Verdict on each given job, in the given order; ids are in lower case. */
 export type Verdicts<Verdict extends string> = readonly {

@@ -41,7 +41,7 @@ import { operateSharedLimits } from './shared-limits.ts';
 import { operateJobs } from './jobs.ts';
 import { readStatus } from './status.ts';
 import { readTop } from './top.ts';
-import { wakeSchedulers } from './wake.ts';
+import { wakeSchedulers } from '../hints/wake.ts';
 
 /** See {@link createOperator}. */
 export interface OperatorOptions extends DatabaseOptions {

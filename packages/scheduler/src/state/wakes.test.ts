@@ -1,24 +1,12 @@
 import { expect, test } from 'vitest';
 import { itemOf } from './items/item.ts';
 import type { KnownJob } from './lanes/known-job.ts';
+import { aJob } from '../testing/planning.ts';
 import { createWakes } from './wakes.ts';
 
 type Row = Parameters<ReturnType<typeof createWakes>['choose']>[0][number];
 
-const job = {
-  id: 'a',
-  queue: 'q',
-  key: '',
-  task: 't',
-  version: 1,
-  priority: 0,
-  seq: 1,
-  createdMs: 0,
-  expiresMs: null,
-  attributes: {},
-  tries: 0,
-  crashes: 0,
-} as unknown as KnownJob;
+const job: KnownJob = { ...aJob('k', 1), crashes: 0, rowVersion: '1' };
 
 const row = (other: Partial<Row[number]> = {}): Row => [{ pool: 'default', bundle: null, job, ...other }];
 const batch: Row = [...row(), ...row()];

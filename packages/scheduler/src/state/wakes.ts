@@ -58,25 +58,27 @@ export function createWakes(): Wakes {
       for (const [id, untilMs] of deaf) if (untilMs <= now) deaf.delete(id);
       const able = ableTo(rows, nodes)?.filter(({ id }) => !deaf.has(id));
       if (able === undefined || able.length <= 1 + spareNodes) return all(pool);
-      let open = rows.length + items.filter((item) => item.node === null && item.pool === pool).length;
       const perSlot = rows.some((row) => row.length > 1) ? batchesPerSlot : 1;
-      const named: string[] = [];
-      let spare = spareNodes;
-      for (let n = 0; n < able.length && spare >= 0; n += 1) {
-        const node = able[(turn + n) % able.length];
-        const room = node === undefined ? 0 : node.slots * perSlot - node.running;
-        if (node === undefined || room <= 0) continue;
-        if (open <= 0) spare -= 1;
-        if (spare < 0) break;
-        named.push(node.id);
+      const first = turn % able.length;
+      const free = [...able.slice(first), ...able.slice(0, first)]
+        .map(({ id, slots, running }) => ({ id, room: slots * perSlot - running }))
+        .filter(({ room }) => room > 0);
+      let open = rows.length + items.filter((item) => item.node === null && item.pool === pool).length;
+      let needed = 0;
+      for (const { room } of free) {
+        if (open <= 0) break;
         open -= room;
+        needed += 1;
       }
-      if (open > 0 || spare > 0 || Buffer.byteLength(JSON.stringify(named)) > namesMax) return all(pool);
-      turn = (turn + named.length - spareNodes) % able.length;
+      const named = free.slice(0, needed + spareNodes).map(({ id }) => id);
+      const isEnough = open <= 0 && named.length === needed + spareNodes;
+      if (!isEnough || Buffer.byteLength(JSON.stringify(named)) > namesMax) return all(pool);
+      turn += needed;
       called.set(pool, new Set([...(called.get(pool) ?? []), ...named]));
       return named;
     },
     overlooked: (items, nowMs) => {
+      if (called.size === 0) return false;
       const late = items.find(
         ({ node, pool, dispatchedMs }) => node === null && dispatchedMs < nowMs - claimMs && called.has(pool),
       );

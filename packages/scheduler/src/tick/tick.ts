@@ -2,7 +2,7 @@ import type { HeldCounts, Snapshot } from '@pgqueue/core';
 import { laneName } from '@pgqueue/core';
 import { countByTask, soonest } from '@pgqueue/core/internal';
 import type { Leader, TickRead } from '@pgqueue/postgres/internal';
-import { channelName, endHolds, loadPolicyState, setFeed, settledMax } from '@pgqueue/postgres/internal';
+import { endHolds, loadPolicyState, setFeed, settledMax, wakeNodes } from '@pgqueue/postgres/internal';
 import type { Behind } from '../state/background-rescan.ts';
 import { createBehind } from '../state/background-rescan.ts';
 import { createDispatchSpans } from './spans.ts';
@@ -161,12 +161,6 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   };
 }
 
-/** Wakes all nodes, of all pools: some work items wait. */
-function wakeAll({ database }: DispatcherOptions): void {
-  const channel = channelName(database.schema, 'work');
-  database.query("select pg_notify($1, '')", [channel]).catch(() => []); // a lost hint costs one polling interval
-}
-
 /** Returns what ticks leave out. */
 function setAside({ unreadable, laneCache }: LeaderState): Pick<TickReport, 'unreadable' | 'leftOut'> {
   return { unreadable: unreadable.current(), leftOut: laneCache.leftOut() };
@@ -222,8 +216,7 @@ function skip(pollInterval: PollInterval, state: LeaderState): number {
 
 /** Returns the shorter of this wait and the time until what hints passed over must be read. */
 function untilRead({ unheard }: LeaderState, waitMs: number): number {
-  const dueAt = unheard.dueAt();
-  return dueAt === Infinity ? waitMs : Math.max(0, Math.min(waitMs, dueAt - performance.now()));
+  return Math.max(0, Math.min(waitMs, unheard.dueAt() - performance.now()));
 }
 
 /** Input of a plan. */
@@ -251,7 +244,8 @@ async function see(
   const brief = news?.jobs.length === 0 && !due && knowsAll(state) && state.unheard.dueAt() === Infinity;
   const seen = await look(options, state, { ...asked, keys, startedAt, due, brief });
   options.onSeen(seen.read);
-  if (state.wakes.overlooked(state.inFlight.flying().items, seen.read.state.now)) wakeAll(options);
+  if (state.wakes.overlooked(state.inFlight.flying().items, seen.read.state.now))
+    void wakeNodes(options.database);
   return { ...seen, flying: state.inFlight.flying(), guess, keys, brief, owes: false };
 }
 

@@ -1,8 +1,8 @@
 import type { Enqueued } from '@pgqueue/core';
 import type { JobRow } from '@pgqueue/core/internal';
 import { PgQueueError } from '@pgqueue/core';
-import { channelName, mayHint } from '../../hints/hints.ts';
-import { hintedFacts } from '../../hints/hinted-job.ts';
+import { channelName, hintBytesMax, mayHint } from '../../hints/hints.ts';
+import { hintBytes, hintedFacts } from '../../hints/hinted-job.ts';
 import { databaseError, databaseMessage, movedState, sqlState } from '../../connection/pg-errors.ts';
 import { columnsOf } from './enqueue-columns.ts';
 import { jobJson } from './job-json.ts';
@@ -88,8 +88,8 @@ export interface HintedEnqueue {
 /**
  * Enqueues jobs whose ids were made for this call, without unique keys, in their order. With `notify` it notifies schedulers itself
  * when it commits. Commits that carry a hint wait for each other, so only one carries one at a time: if another is under way, or the
- * server's queue of notifications is nearly full, the jobs are enqueued without a hint.
- * @param given `facts`: those of each job, from `hintFacts`; of `hintBytesMax` at most, as `hintBytes` counts
+ * server's queue of notifications is nearly full, the jobs are enqueued without a hint. So are those that take more room than one has.
+ * @param given `facts`: those of each job, from `hintFacts`
  * @throws {PgQueueError} as {@link enqueueJobs}
  */
 export async function enqueueAndHint(
@@ -107,7 +107,8 @@ export async function enqueueAndHint(
 ): Promise<HintedEnqueue> {
   const [row, ...others] = rows;
   if (row === undefined) return { sent: false };
-  const hint = { channel: channelName(target.schema, 'queue'), facts, notify };
+  const fits = hintBytes(facts) <= hintBytesMax;
+  const hint = { channel: channelName(target.schema, 'queue'), facts, notify: notify && fits };
   const { text, values } =
     others.length === 0
       ? hintingOne(target.schema, row, { hint, versions })
