@@ -62,7 +62,7 @@ const rules = {
 };
 
 /** Additional modules that tests and `src/testing` may import. */
-const testTools = ['vitest', 'fast-check', 'zod', 'valibot', 'arktype'];
+const testTools = ['vitest', 'fast-check', 'zod', 'valibot', 'arktype', 'sodium-native'];
 
 /**
  * Every module that a source text names, in any kind of import or export.

@@ -1,6 +1,7 @@
 // npm run bench:encryption -- [--jobs 40000] [--rounds 7]
-// Measures what encryption costs: drains of jobs that do nothing, by one process with a scheduler and a worker, plain and
-// encrypted in turn on one server. Prints the median of the ratios of each round. A payload has some 100 bytes.
+// Measures what encryption costs: drains of jobs that do nothing, by one process with a scheduler and a worker: plain,
+// encrypted by node:crypto and by libsodium in turn, on one server. Prints the medians of the ratios of each round. A
+// payload has some 100 bytes.
 import { randomBytes } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -12,6 +13,7 @@ import { encrypted, migrate } from '@pgqueue/postgres';
 import { createProducer } from '@pgqueue/producer';
 import { createScheduler } from '@pgqueue/scheduler';
 import { createWorker } from '@pgqueue/worker';
+import sodium from 'sodium-native';
 import { z } from 'zod';
 import { startEmbedded } from '../../packages/postgres/src/testing/server-local.ts';
 import { until } from '../support/until.ts';
@@ -24,7 +26,8 @@ if (!(Number.isInteger(jobs) && jobs >= 1_000 && jobs <= 1_000_000))
   throw new Error('--jobs must be 1000 to 1000000');
 if (!(Number.isInteger(rounds) && rounds >= 1 && rounds <= 100)) throw new Error('--rounds must be 1 to 100');
 
-const codec = encrypted({ keys: [{ id: 'bench', key: randomBytes(32) }], plain: 'refuse' });
+const secret = { keys: [{ id: 'bench', key: randomBytes(32) }], plain: 'refuse' } as const;
+const codecs = { 'node:crypto': encrypted(secret), 'sodium-native': encrypted({ ...secret, sodium }) };
 const payload = z.object({ n: z.number(), pad: z.string() });
 const silent = defineTask({ name: 'silent', payload });
 const telling = defineTask({ name: 'telling', payload, result: z.string() });
@@ -67,25 +70,35 @@ const data = mkdtempSync(join(tmpdir(), 'pgqueue-encryption-'));
 const server = await startEmbedded({ data });
 try {
   for (const task of [silent, telling]) {
-    const ratios: [number[], number[]] = [[], []];
-    const rates: number[] = [];
+    const plainRates: number[] = [];
+    const ratios = new Map(
+      Object.values(codecs).map((codec): [Codec, [number[], number[]]] => [codec, [[], []]]),
+    );
     for (let round = -1; round < rounds; round += 1) {
-      // in turn, the other one first
-      const kinds = [undefined, codec].map((own) => ({ task, codec: own }));
-      if (round % 2 === 0) kinds.reverse();
+      // in turn, each one first
+      const kinds = [undefined, ...ratios.keys()].map((codec) => ({ task, codec }));
+      for (let turns = round + 1; turns > 0; turns -= 1) kinds.push(...kinds.splice(0, 1));
       const found = new Map<Codec | undefined, readonly [number, number]>();
       for (const kind of kinds) found.set(kind.codec, await run(server.adminUrl, kind));
-      const [plain, secret] = [found.get(undefined), found.get(codec)];
       // the first round warms up
-      if (round < 0 || plain === undefined || secret === undefined) continue;
-      ratios[0].push(secret[0] / plain[0]);
-      ratios[1].push(secret[1] / plain[1]);
-      rates.push(plain[1]);
+      if (round < 0) continue;
+      const [plainEnqueues, plainDrains] = found.get(undefined) ?? [NaN, NaN];
+      plainRates.push(plainDrains);
+      for (const [codec, [enqueues, drains]] of ratios) {
+        const [enqueued, drained] = found.get(codec) ?? [NaN, NaN];
+        enqueues.push(enqueued / plainEnqueues);
+        drains.push(drained / plainDrains);
+      }
     }
-    const all = ratios[1].map((ratio) => ratio.toFixed(2)).join(' ');
-    console.log(
-      `${task === silent ? 'without' : 'with'} results: encrypted enqueues at ${middle(ratios[0]).toFixed(2)} of the plain rate, drains at ${middle(ratios[1]).toFixed(2)} of ${Math.round(middle(rates))} a second (${all})`,
-    );
+    const rate = Math.round(middle(plainRates));
+    console.log(`${task === silent ? 'without' : 'with'} results, plain: drains at ${rate} a second`);
+    for (const [name, codec] of Object.entries(codecs)) {
+      const [enqueues, drains] = ratios.get(codec) ?? [[], []];
+      const all = drains.map((ratio) => ratio.toFixed(2)).join(' ');
+      console.log(
+        `  ${name}: of plain, enqueues ${middle(enqueues).toFixed(2)}, drains ${middle(drains).toFixed(2)} (${all})`,
+      );
+    }
   }
 } finally {
   await server.stop();

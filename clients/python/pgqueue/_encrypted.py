@@ -1,4 +1,7 @@
-"""Encryption of values before they reach the database: AES-256-GCM, as the TypeScript packages have it."""
+"""Encryption of values before they reach the database, as the TypeScript packages have it.
+
+AES-256-GCM is written and read, ChaCha20-Poly1305 is read: TypeScript processes with libsodium write it.
+"""
 from __future__ import annotations
 
 import base64
@@ -17,6 +20,8 @@ from ._json import json_value
 Key = bytes | str
 """32 random bytes, as such or in base64."""
 _VERSION = 1
+"""What is written. The TypeScript packages write 2 with libsodium."""
+_VERSIONS = (1, 2)
 _NONCE_BYTES = 12
 _TAG_BYTES = 16
 _A_KEY = "32 bytes, as bytes or base64"
@@ -71,23 +76,26 @@ class _Encrypted:
     def __init__(self, keys: dict[str, bytes], accepts_plain: bool, errors: bool, progress: bool) -> None:
         try:
             from cryptography.exceptions import InvalidTag
-            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
         except ImportError as error:
             raise PgQueueError(
                 "configuration", 'encrypted needs the package cryptography: pip install "pgqueue[encryption]"'
             ) from error
         self.errors, self.progress = errors, progress
         self.writes_with = next(iter(keys))
-        self._known: dict[str, tuple[Any, str]] = {id: (AESGCM(key), _fingerprint(key)) for id, key in keys.items()}
+        self._known: dict[str, tuple[dict[int, Any], str]] = {
+            id: ({1: AESGCM(key), 2: ChaCha20Poly1305(_derived(key))}, _fingerprint(key)) for id, key in keys.items()
+        }
         self._invalid: type[Exception] = InvalidTag
         self._accepts_plain = accepts_plain
-        self._cipher, fingerprint = self._known[self.writes_with]
+        ciphers, fingerprint = self._known[self.writes_with]
+        self._cipher = ciphers[_VERSION]
         id = json.dumps(self.writes_with, ensure_ascii=False)
         self._head = f'{{"$enc":{_VERSION},"key":{id},"fingerprint":"{fingerprint}","data":"'
 
     def encode(self, text: str, place: Place) -> str:
         nonce = os.urandom(_NONCE_BYTES)
-        data = nonce + self._cipher.encrypt(nonce, text.encode(), _additional(place))
+        data = nonce + self._cipher.encrypt(nonce, text.encode(), _additional(_VERSION, place))
         return f'{self._head}{base64.b64encode(data).decode()}"}}'
 
     def decode(self, stored: Json, place: Place) -> Json:
@@ -95,14 +103,16 @@ class _Encrypted:
             if self._accepts_plain:
                 return stored
             raise _undecodable(place, "it is not encrypted, and the codec has plain='refuse'")
-        cipher, fingerprint = self._known.get(stored["key"], (None, None))
-        if cipher is None or stored["$enc"] != _VERSION or fingerprint != stored["fingerprint"]:
+        version = stored["$enc"]
+        ciphers, fingerprint = self._known.get(stored["key"], (None, None))
+        if ciphers is None or version not in _VERSIONS or fingerprint != stored["fingerprint"]:
             raise _key_missing(place, stored, fingerprint)
         try:
             data = base64.b64decode(stored["data"])
             if len(data) < _NONCE_BYTES + _TAG_BYTES:
                 raise ValueError(f"it has {len(data)} bytes")
-            return json_value(cipher.decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], _additional(place)))
+            nonce, sealed = data[:_NONCE_BYTES], data[_NONCE_BYTES:]
+            return json_value(ciphers[version].decrypt(nonce, sealed, _additional(version, place)))
         except (self._invalid, ValueError) as error:
             why = f"it was changed, cut, or moved here from another place (key {stored['key']!r})"
             raise _undecodable(place, why) from error
@@ -119,14 +129,19 @@ def _fingerprint(key: bytes) -> str:
     return base64.urlsafe_b64encode(hmac.digest(key, b"pgqueue-key", hashlib.sha256)[:4]).rstrip(b"=").decode()
 
 
-def _additional(place: Place) -> bytes:
+def _derived(key: bytes) -> bytes:
+    """The key of ChaCha20-Poly1305."""
+    return hmac.digest(key, b"pgqueue-chacha20-poly1305", hashlib.sha256)
+
+
+def _additional(version: int, place: Place) -> bytes:
     """Authenticated, and not stored. The name comes last: it may contain any character."""
-    return f"pgqueue-enc-{_VERSION}\n{place.id.lower()}\n{place.field}\n{place.name}".encode()
+    return f"pgqueue-enc-{version}\n{place.id.lower()}\n{place.field}\n{place.name}".encode()
 
 
 def _key_missing(place: Place, stored: dict[str, Json], found: str | None) -> PgQueueError:
     key, version = stored["key"], stored["$enc"]
-    if version != _VERSION:
+    if version not in _VERSIONS:
         why = f"is encrypted in version {version}, which this release of pgqueue can't read: update it"
     elif found is None:
         why = f"is encrypted under the key {key!r}, which this process does not have: add it to the keys of encrypted()"

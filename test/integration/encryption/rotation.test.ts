@@ -2,6 +2,7 @@ import type { JobContext } from '@pgqueue/core';
 import { defineTask, giveUp, implement } from '@pgqueue/core';
 import { encrypted } from '@pgqueue/postgres';
 import { createScheduler } from '@pgqueue/scheduler';
+import sodium from 'sodium-native';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { opened } from '../../support/database.ts';
@@ -51,6 +52,13 @@ test('a rotation under load loses nothing: readers first, then writers, then the
   const third = await bench.worker([handler], { codec: codecOf(['b', 'a']) });
   await second.stop();
   await more(200);
+  // another cipher: read by every worker, with libsodium or without
+  producer = producing(codecOf(['b', 'a'], { sodium }));
+  const before = ids.length;
+  await until('the third to run some of them', () => ran.size > before + 100);
+  const fourth = await bench.worker([handler], { codec: codecOf(['b', 'a'], { sodium }) });
+  await third.stop();
+  await more(200);
   load.abort();
   await loading;
   await until('every job to run', () => ran.size === ids.length);
@@ -61,10 +69,18 @@ test('a rotation under load loses nothing: readers first, then writers, then the
   );
   expect(await bench.sql('select from pgqueue.dead_letter')).toEqual([]);
   expect(new Set(ran.values())).toEqual(new Set([1]));
-  const after = producing(codecOf(['b', 'a']));
-  expect(await after.result(ids[7] ?? '')).toBe(7);
-  expect(await after.result(ids.at(-1) ?? '')).toBe(49);
-  for (const worker of [first, second, third]) expect(worker.of('codec.key_missing')).toEqual([]);
+  for (const after of [producing(codecOf(['b', 'a'])), producing(codecOf(['b', 'a'], { sodium }))]) {
+    expect(await after.result(ids[7] ?? '')).toBe(7);
+    expect(await after.result(ids.at(-1) ?? '')).toBe(49);
+  }
+  const ciphers = `select distinct payload ->> '$enc' as payload, result ->> '$enc' as result from pgqueue.history`;
+  expect(await bench.sql(ciphers)).toEqual(
+    expect.arrayContaining([
+      { payload: '2', result: '1' },
+      { payload: '2', result: '2' },
+    ]),
+  );
+  for (const worker of [first, second, third, fourth]) expect(worker.of('codec.key_missing')).toEqual([]);
 });
 
 test('dead jobs are rewrapped under the first key, in slices, and run without the older key', async () => {

@@ -1,5 +1,7 @@
 import { readFileSync } from 'node:fs';
 import type { CodecField, CodecPlace } from '@pgqueue/core';
+import sodium from 'sodium-native';
+import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { blind } from './blind.ts';
 import { encrypted } from './encrypted.ts';
@@ -9,7 +11,7 @@ interface Vectors {
   readonly vectors: readonly (CodecPlace & {
     readonly text: string;
     readonly value: unknown;
-    readonly stored: { readonly key: string; readonly data: string };
+    readonly stored: { readonly $enc: number; readonly key: string; readonly data: string };
   })[];
   readonly refused: readonly (CodecPlace & {
     readonly why: string;
@@ -24,24 +26,31 @@ const { keys, ...vectors } = JSON.parse(
   readFileSync(new URL('../../../../docs/encryption-vectors.json', import.meta.url), 'utf8'),
 ) as Vectors;
 const codec = encrypted({ keys, plain: 'accept' });
+const bySodium = encrypted({ keys, plain: 'accept', sodium });
 const place: CodecPlace = { id: '0193a4d2-7c1e-7b44-9d3a-5f0c2e8b6a71', field: 'payload', name: 'greet' };
 const sealed = (value: unknown, at = place, by = codec): unknown =>
   JSON.parse(by.encode(JSON.stringify(value), at)) as unknown;
 
 describe('the vectors', () => {
   test.each(vectors.vectors)('$field of $name is read', ({ stored, value, text, ...at }) => {
-    expect(codec.decode(stored, at)).toEqual(value);
     // another nonce each time, and the same length
-    const { data: _data, ...clear } = stored;
-    const writer = encrypted({ keys: keys.filter(({ id }) => id === clear.key), plain: 'accept' });
-    const again = JSON.parse(writer.encode(text, at)) as object;
-    expect(again).not.toEqual(stored);
+    const { data, ...clear } = stored;
+    const writer = encrypted({
+      keys: keys.filter(({ id }) => id === clear.key),
+      plain: 'accept',
+      ...(clear.$enc === 2 ? { sodium } : {}),
+    });
+    const again = JSON.parse(writer.encode(text, at)) as typeof stored;
+    expect(again.data).toHaveLength(data.length);
+    expect(again.data).not.toBe(data);
     expect(again).toMatchObject(clear);
-    expect(codec.decode(again, at)).toEqual(value);
+    for (const reader of [codec, bySodium])
+      for (const seen of [stored, again]) expect(reader.decode(seen, at)).toEqual(value);
   });
 
   test.each(vectors.refused)('$why is refused', ({ stored, code, ...at }) => {
-    expect(() => codec.decode(stored, at)).toThrow(expect.objectContaining({ code }) as Error);
+    for (const reader of [codec, bySodium])
+      expect(() => reader.decode(stored, at)).toThrow(expect.objectContaining({ code }) as Error);
   });
 
   test.each(vectors.plain)('%j is plain', (value) => {
@@ -53,6 +62,17 @@ describe('the vectors', () => {
     expect(blind(value, key)).toBe(text);
     expect(blind(value, Buffer.from(key, 'base64'))).toBe(text);
   });
+});
+
+test('any text is the same to node:crypto and to sodium', () => {
+  fc.assert(
+    fc.property(fc.jsonValue(), (value) => {
+      const as = JSON.parse(JSON.stringify(value)) as unknown;
+      const [one, other] = [sealed(value), sealed(value, place, bySodium)];
+      for (const reader of [codec, bySodium])
+        for (const stored of [one, other]) expect(reader.decode(stored, place)).toEqual(as);
+    }),
+  );
 });
 
 test('an id in capitals is the same place', () => {
@@ -126,6 +146,11 @@ describe('options', () => {
     ],
     ['no plain', { keys: [{ id: 'a', key }] }, 'plain must be given'],
     ['another plain', { keys: [{ id: 'a', key }], plain: 'acept' }, 'did you mean "accept"?'],
+    [
+      'another sodium',
+      { keys: [{ id: 'a', key }], plain: 'accept', sodium: { ready: true } },
+      "sodium must be the package sodium-native, such as import sodium from 'sodium-native', not an object",
+    ],
     ['nothing', undefined, 'its options must be an object'],
   ])('%s is refused', (_name, options, message) => {
     const error = errorOf(() => encrypted(options as never));

@@ -1,0 +1,111 @@
+import type { KeyObject } from 'node:crypto';
+import { createCipheriv, createDecipheriv, createHmac, createSecretKey } from 'node:crypto';
+import { randomBytesOf } from '../process/random-bytes.ts';
+
+/** The two functions of the package `sodium-native` that {@link encrypted} calls. */
+export interface Sodium {
+  readonly crypto_aead_chacha20poly1305_ietf_encrypt: (
+    into: Buffer,
+    text: Buffer,
+    additional: Buffer,
+    unused: null,
+    nonce: Buffer,
+    key: Buffer,
+  ) => number;
+  readonly crypto_aead_chacha20poly1305_ietf_decrypt: (
+    into: Buffer,
+    unused: null,
+    encrypted: Buffer,
+    additional: Buffer,
+    nonce: Buffer,
+    key: Buffer,
+  ) => number;
+}
+
+/** Number of a cipher, as `$enc` in the values that it wrote. */
+export type CipherVersion = 1 | 2;
+
+/** Encrypts and decrypts with one key. The bytes are a nonce, the encrypted text and its tag. */
+export interface Cipher {
+  readonly encrypt: (text: string, additional: Buffer) => Buffer;
+  /** @throws {Error} if the text or the additional data were changed. `bytes` may be overwritten. */
+  readonly decrypt: (bytes: Buffer, additional: Buffer) => string;
+}
+
+const nonceBytes = 12;
+const tagBytes = 16;
+
+/** Returns a nonce that was never used before. */
+const nextNonce = randomBytesOf(nonceBytes, 1_024);
+
+/** Returns the ciphers of a key. ChaCha20-Poly1305 has a key of its own, which is derived from it. */
+export function ciphersOf(
+  secret: KeyObject,
+  sodium: Sodium | undefined,
+): Readonly<Record<CipherVersion, Cipher>> {
+  const derived = createHmac('sha256', secret).update('pgqueue-chacha20-poly1305').digest();
+  return {
+    1: nodeCipher('aes-256-gcm', secret),
+    2:
+      sodium === undefined
+        ? nodeCipher('chacha20-poly1305', createSecretKey(derived))
+        : sodiumCipher(sodium, derived),
+  };
+}
+
+/** Handles Buffers and makes texts of them once: with an encoding, Node would make a decoder for each text. */
+function nodeCipher(name: 'aes-256-gcm' | 'chacha20-poly1305', secret: KeyObject): Cipher {
+  const options = { authTagLength: tagBytes };
+  // the types of node:crypto have a function for each of the names, and none for both
+  const as = name as 'aes-256-gcm';
+  return {
+    encrypt: (text, additional) => {
+      const nonce = nextNonce();
+      const cipher = createCipheriv(as, secret, nonce, options);
+      cipher.setAAD(additional);
+      const encryptedText = cipher.update(text, 'utf8');
+      cipher.final(); // empty: the mode is a stream
+      return Buffer.concat([nonce, encryptedText, cipher.getAuthTag()]);
+    },
+    decrypt: (bytes, additional) => {
+      const { nonce, encryptedText, tag } = partsOf(bytes);
+      const decipher = createDecipheriv(as, secret, nonce, options);
+      decipher.setAAD(additional);
+      decipher.setAuthTag(tag);
+      const text = decipher.update(encryptedText);
+      decipher.final(); // throws if anything was changed
+      return text.toString('utf8');
+    },
+  };
+}
+
+/** Encrypts and decrypts in place. One call for each value: node:crypto takes five, and a new object. */
+function sodiumCipher(sodium: Sodium, key: Buffer): Cipher {
+  return {
+    encrypt: (text, additional) => {
+      const bytes = Buffer.allocUnsafe(nonceBytes + Buffer.byteLength(text, 'utf8') + tagBytes);
+      const { nonce, encryptedText, sealed } = partsOf(bytes);
+      nextNonce().copy(nonce);
+      encryptedText.write(text, 'utf8');
+      sodium.crypto_aead_chacha20poly1305_ietf_encrypt(sealed, encryptedText, additional, null, nonce, key);
+      return bytes;
+    },
+    decrypt: (bytes, additional) => {
+      const { nonce, encryptedText, sealed } = partsOf(bytes);
+      sodium.crypto_aead_chacha20poly1305_ietf_decrypt(encryptedText, null, sealed, additional, nonce, key);
+      return encryptedText.toString('utf8');
+    },
+  };
+}
+
+/** Returns the parts of a value. `sealed`: the encrypted text with its tag. */
+function partsOf(bytes: Buffer): Readonly<Record<'nonce' | 'encryptedText' | 'tag' | 'sealed', Buffer>> {
+  const end = bytes.length - tagBytes;
+  if (end < nonceBytes) throw new Error(`it has ${bytes.length} bytes`);
+  return {
+    nonce: bytes.subarray(0, nonceBytes),
+    encryptedText: bytes.subarray(nonceBytes, end),
+    tag: bytes.subarray(end),
+    sealed: bytes.subarray(nonceBytes),
+  };
+}
