@@ -61,7 +61,8 @@ export interface Hints {
    */
   readonly ride: () => boolean;
   /**
-   * Ends a `ride`. `sent`: the statement committed its hint; otherwise a separate hint about `jobs` is sent.
+   * Ends a `ride`. `sent`: the statement committed its hint, and the next one may carry one, too; otherwise a separate hint
+   * about `jobs` is sent.
    */
   readonly rode: (sent: boolean, jobs?: readonly string[]) => void;
   readonly stop: () => Promise<void>;
@@ -73,8 +74,6 @@ const toldMax = 64;
 const enqueuedMax = 16;
 /** Maximum length of a list of jobs in bytes: PostgreSQL takes payloads of less than 8,000. */
 export const hintBytesMax = 7_900;
-/** Pause after a hint that a statement carried, in milliseconds: such a hint costs next to nothing. */
-const riddenMs = 1;
 /**
  * Maximum number of hints sent back to back; each idle interval saves one. Two jobs that arrive together need
  * not wait for each other.
@@ -155,7 +154,7 @@ export function createHints(
       return true;
     },
     rode: (sent, jobs) => {
-      if (sent) return rest(Math.min(riddenMs, intervalMs));
+      if (sent) return next();
       tell(jobs);
       if (!stopped) now();
     },
