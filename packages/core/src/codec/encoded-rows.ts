@@ -2,7 +2,7 @@ import { PgQueueError } from '../errors.ts';
 import { flowLimits } from '../flow/limits.ts';
 import type { FlowRow } from '../flow/to-flow-row.ts';
 import type { JobRow } from '../job/job.ts';
-import { jobLimits, utf8Bytes, utf8Most } from '../job/validate.ts';
+import { bytesOver, jobLimits } from '../job/validate.ts';
 import type { Codec, CodecPlace } from './codec.ts';
 
 /** Place of one of a job's values. */
@@ -15,9 +15,8 @@ export function placeOf(
 
 /** Returns a text's problem if it is too long once it is encoded; undefined: it is not. */
 export function lengthProblem(encoded: string, what: string, bytesMax: number): string | undefined {
-  if (encoded.length * utf8Most <= bytesMax) return undefined;
-  const bytes = utf8Bytes(encoded);
-  if (bytes <= bytesMax) return undefined;
+  const bytes = bytesOver(bytesMax, [encoded]);
+  if (bytes === undefined) return undefined;
   return `${what} has ${bytes} bytes once it is encoded, more than ${bytesMax}: store it elsewhere, and give a reference`;
 }
 

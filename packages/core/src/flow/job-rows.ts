@@ -1,6 +1,6 @@
 import { PgQueueError } from '../errors.ts';
 import type { JobRow, NewJob } from '../job/job.ts';
-import { toJobRow, utf8Bytes, utf8Most } from '../job/validate.ts';
+import { bytesOver, toJobRow } from '../job/validate.ts';
 import type { MaybePromise } from '../runtime/when-done.ts';
 import { caught, whenDone } from '../runtime/when-done.ts';
 import type { FlatStep } from './flatten.ts';
@@ -55,8 +55,8 @@ export async function jobRows(
       if (wrong.length === toldMax) return { rows, wrong };
     }
   }
-  const bytes = bytesOf(rows);
-  if (bytes > flowLimits.bytesMax) {
+  const bytes = bytesOver(flowLimits.bytesMax, rows.flat().flatMap(textsOf));
+  if (bytes !== undefined) {
     problems.add(
       `its payloads and attributes have ${bytes} bytes, more than ${flowLimits.bytesMax}: enqueue references`,
     );
@@ -89,16 +89,7 @@ function problemsOf(error: unknown): { readonly problems: readonly string[] } {
   return { problems: Array.isArray(problems) ? (problems as readonly string[]) : [error.message] };
 }
 
-/** Returns the bytes of all payloads and attributes; a greater number when they are surely few enough. */
-function bytesOf(rows: readonly (readonly JobRow[])[]): number {
-  const sum = (of: (text: string) => number): number => {
-    let total = 0;
-    for (const row of rows.flat()) {
-      total += of(row.payload);
-      if (Object.keys(row.attributes).length > 0) total += of(JSON.stringify(row.attributes));
-    }
-    return total;
-  };
-  const most = sum((text) => text.length) * utf8Most;
-  return most <= flowLimits.bytesMax ? most : sum(utf8Bytes);
+/** Returns the texts that the bytes of a flow are counted by. */
+function textsOf({ payload, attributes }: JobRow): readonly string[] {
+  return Object.keys(attributes).length > 0 ? [payload, JSON.stringify(attributes)] : [payload];
 }

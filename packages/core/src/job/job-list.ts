@@ -1,6 +1,6 @@
 import { PgQueueError } from '../errors.ts';
 import type { JobRow, NewJob } from './job.ts';
-import { isNewJob, jobLimits, utf8Bytes } from './validate.ts';
+import { bytesOver, isNewJob, jobLimits } from './validate.ts';
 
 /** Number of invalid jobs that are told. */
 const toldMax = 10;
@@ -39,13 +39,10 @@ export async function toJobRows(
   const rows: JobRow[] = [];
   const wrong: { readonly index: number; readonly task: string; readonly problems: unknown }[] = [];
   const messages: string[] = [];
-  let bytes = 0;
   for (const [index, job] of jobs.entries()) {
     try {
       const made = toRow(job);
-      const row = 'payload' in made ? made : await made;
-      bytes += utf8Bytes(row.payload);
-      rows.push(row);
+      rows.push('payload' in made ? made : await made);
     } catch (error) {
       if (!(error instanceof PgQueueError) || error.code !== 'invalid_job') throw error;
       const { message, data } = error;
@@ -59,7 +56,11 @@ export async function toJobRows(
       data: { index: wrong[0]?.index, jobs: wrong },
     });
   }
-  if (bytes > batchBytesMax) {
+  const bytes = bytesOver(
+    batchBytesMax,
+    rows.map(({ payload }) => payload),
+  );
+  if (bytes !== undefined) {
     throw new PgQueueError(
       'invalid_job',
       `${bytes} bytes of payloads in one batch, more than ${batchBytesMax}: split it`,

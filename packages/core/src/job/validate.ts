@@ -304,17 +304,21 @@ export function jsonText(
       : `${name} can't be written as JSON: ${errorData(error).message}`;
   }
   if (text === undefined && refused === undefined) refused = `${name} can't be written as JSON`;
-  if (text !== undefined && text.length * utf8Most > bytesMax && utf8Bytes(text) > bytesMax) {
-    refused = `${name} has ${utf8Bytes(text)} bytes of JSON, more than ${bytesMax}; store it elsewhere and enqueue a reference`;
-  }
+  const bytes = text === undefined ? undefined : bytesOver(bytesMax, [text]);
+  if (bytes !== undefined)
+    refused = `${name} has ${bytes} bytes of JSON, more than ${bytesMax}; store it elsewhere and enqueue a reference`;
   if (refused !== undefined) problems.push(refused);
   return text;
 }
 
 /** Most UTF-8 bytes of one UTF-16 unit. */
-export const utf8Most = 3;
+const utf8Most = 3;
 
-/** Returns the number of bytes of a text in UTF-8. */
-export function utf8Bytes(text: string): number {
-  return new TextEncoder().encode(text).length;
+/** Returns the number of UTF-8 bytes of some texts if it is more than `max`. Most are so short that none is counted. */
+export function bytesOver(max: number, texts: readonly string[]): number | undefined {
+  const most = utf8Most * texts.reduce((sum, { length }) => sum + length, 0);
+  if (most <= max) return undefined;
+  const encoder = new TextEncoder();
+  const bytes = texts.reduce((sum, text) => sum + encoder.encode(text).length, 0);
+  return bytes > max ? bytes : undefined;
 }
