@@ -13,7 +13,7 @@ import type {
   Written,
 } from '@pgqueue/core';
 import { policy as compose, own, turns } from '@pgqueue/core';
-import { isGuarded } from '@pgqueue/core/internal';
+import { isGuarded, isTrusted } from '@pgqueue/core/internal';
 import type { ReportedFault } from '@pgqueue/postgres';
 import type { CleanPlan } from './validate-plan.ts';
 import { completePlan } from './validate-plan.ts';
@@ -136,6 +136,8 @@ export function createPlanner(options: PlannerOptions): Planner {
     live: policy.name,
     observe,
   });
+  // only functions of users could change what the scheduler goes on with
+  const freeze: typeof freezeSnapshot = isTrusted(policy) ? (snapshot) => snapshot : freezeSnapshot;
   const savable = (part: string, value: Json): boolean => canBeSaved(live, part, value);
   const saving = createSaving({ softParts: policy.softParts ?? [], clock, savable });
   let state = policy.initial;
@@ -155,7 +157,7 @@ export function createPlanner(options: PlannerOptions): Planner {
   return {
     plan: (snapshot) => {
       faults.now(snapshot.nowMs);
-      freezeSnapshot(snapshot, lanes);
+      freeze(snapshot, lanes);
       ({ lanes } = snapshot);
       const { plan, byPolicy } = planBy(planning, snapshot, state);
       const busy = isBusy(plan, snapshot);
@@ -176,13 +178,12 @@ export function createPlanner(options: PlannerOptions): Planner {
     aside: () => {
       let from = state;
       return (snapshot) => {
-        const plan = planning.aside.plan(freezeSnapshot(snapshot), from);
+        const plan = planning.aside.plan(freeze(snapshot), from);
         if (plan !== undefined) from = plan.state;
         return plan;
       };
     },
-    explain: (snapshot, job, lane) =>
-      explainBy(planning, { snapshot: freezeSnapshot(snapshot), state, job, lane }),
+    explain: (snapshot, job, lane) => explainBy(planning, { snapshot: freeze(snapshot), state, job, lane }),
     restore: (saved) => {
       pending = undefined;
       state = restoreBy(planning, saved);

@@ -49,7 +49,7 @@ export interface ReporterOptions {
 }
 
 /** Largest share of the time that looks may take. */
-const lookShare = 0.05;
+const lookShare = 0.02;
 /** Number of most recent ticks whose durations are kept for the percentiles. */
 const durationsMax = 512;
 
