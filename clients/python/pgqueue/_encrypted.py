@@ -21,7 +21,6 @@ Key = bytes | str
 """32 random bytes, as such or in base64."""
 _VERSION = 1
 """What is written. The TypeScript packages write 2 with libsodium."""
-_VERSIONS = (1, 2)
 _NONCE_BYTES = 12
 _TAG_BYTES = 16
 _A_KEY = "32 bytes, as bytes or base64"
@@ -75,7 +74,7 @@ def blind(value: str, key: Key) -> str:
 class _Encrypted:
     def __init__(self, keys: dict[str, bytes], accepts_plain: bool, errors: bool, progress: bool) -> None:
         try:
-            from cryptography.exceptions import InvalidTag
+            from cryptography.exceptions import InvalidTag, UnsupportedAlgorithm
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
         except ImportError as error:
             raise PgQueueError(
@@ -84,8 +83,13 @@ class _Encrypted:
         self.errors, self.progress = errors, progress
         self.writes_with = next(iter(keys))
         self._known: dict[str, tuple[dict[int, Any], str]] = {
-            id: ({1: AESGCM(key), 2: ChaCha20Poly1305(_derived(key))}, _fingerprint(key)) for id, key in keys.items()
+            id: ({1: AESGCM(key)}, _fingerprint(key)) for id, key in keys.items()
         }
+        try:
+            for id, key in keys.items():
+                self._known[id][0][2] = ChaCha20Poly1305(_derived(key))
+        except UnsupportedAlgorithm:
+            pass  # an OpenSSL for FIPS 140 has AES alone
         self._invalid: type[Exception] = InvalidTag
         self._accepts_plain = accepts_plain
         ciphers, fingerprint = self._known[self.writes_with]
@@ -105,8 +109,8 @@ class _Encrypted:
             raise _undecodable(place, "it is not encrypted, and the codec has plain='refuse'")
         version = stored["$enc"]
         ciphers, fingerprint = self._known.get(stored["key"], (None, None))
-        if ciphers is None or version not in _VERSIONS or fingerprint != stored["fingerprint"]:
-            raise _key_missing(place, stored, fingerprint)
+        if ciphers is None or version not in ciphers or fingerprint != stored["fingerprint"]:
+            raise _key_missing(place, stored, ciphers, fingerprint)
         try:
             data = base64.b64decode(stored["data"])
             if len(data) < _NONCE_BYTES + _TAG_BYTES:
@@ -139,10 +143,14 @@ def _additional(version: int, place: Place) -> bytes:
     return f"pgqueue-enc-{version}\n{place.id.lower()}\n{place.field}\n{place.name}".encode()
 
 
-def _key_missing(place: Place, stored: dict[str, Json], found: str | None) -> PgQueueError:
+def _key_missing(
+    place: Place, stored: dict[str, Json], ciphers: dict[int, Any] | None, found: str | None
+) -> PgQueueError:
     key, version = stored["key"], stored["$enc"]
-    if version not in _VERSIONS:
+    if ciphers is not None and version not in ciphers:
         why = f"is encrypted in version {version}, which this release of pgqueue can't read: update it"
+        if version == 2:
+            why = "is encrypted by ChaCha20-Poly1305, which the OpenSSL of this process lacks: run it elsewhere"
     elif found is None:
         why = f"is encrypted under the key {key!r}, which this process does not have: add it to the keys of encrypted()"
     else:

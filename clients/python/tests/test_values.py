@@ -4,9 +4,12 @@ from __future__ import annotations
 import base64
 import json
 import unittest
+import unittest.mock
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from types import SimpleNamespace
+
+from cryptography.exceptions import UnsupportedAlgorithm
 
 from pgqueue import Job, PgQueueError, Place, Producer, RetryPolicy, Task, Unique, Worker, blind, encrypted, task
 from pgqueue._ending import retry_delay
@@ -269,6 +272,15 @@ class Encryption(unittest.TestCase):
                 one["code"],
                 lambda one=one: self.codec().decode(one["stored"], Place(one["id"], one["field"], one["name"])),
             )
+
+    def test_where_openssl_has_aes_alone_a_value_of_the_other_cipher_waits(self) -> None:
+        [one, *_] = [one for one in self.vectors["vectors"] if one["stored"]["$enc"] == 2]
+        place = Place(one["id"], one["field"], one["name"])
+        name = "cryptography.hazmat.primitives.ciphers.aead.ChaCha20Poly1305"
+        with unittest.mock.patch(name, side_effect=UnsupportedAlgorithm("")):
+            codec = self.codec()
+        self.assertEqual(codec.decode(json.loads(codec.encode("1", place)), place), 1)
+        refused("key_missing", lambda: codec.decode(one["stored"], place), "OpenSSL of this process lacks")
 
     def test_another_key_under_the_id_of_a_value_is_as_good_as_none(self) -> None:
         one = self.vectors["vectors"][0]

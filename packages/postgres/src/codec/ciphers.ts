@@ -22,11 +22,10 @@ export interface Sodium {
   ) => number;
 }
 
-/** Number of a cipher, as `$enc` in the values that it wrote. */
-export type CipherVersion = 1 | 2;
-
 /** Encrypts and decrypts with one key. The bytes are a nonce, the encrypted text and its tag. */
 export interface Cipher {
+  /** Stands as `$enc` in the values that it wrote. */
+  readonly version: 1 | 2;
   readonly encrypt: (text: string, additional: Buffer) => Buffer;
   /** @throws {Error} if the text or the additional data were changed. `bytes` may be overwritten. */
   readonly decrypt: (bytes: Buffer, additional: Buffer) => string;
@@ -38,27 +37,43 @@ const tagBytes = 16;
 /** Returns a nonce that was never used before. */
 const nextNonce = randomBytesOf(nonceBytes, 1_024);
 
+/** Ciphers of one key. */
+export interface Ciphers {
+  readonly writes: Cipher;
+  /** By version. */
+  readonly reads: ReadonlyMap<number, Cipher>;
+}
+
 /** Returns the ciphers of a key. ChaCha20-Poly1305 has a key of its own, which is derived from it. */
-export function ciphersOf(
-  secret: KeyObject,
-  sodium: Sodium | undefined,
-): Readonly<Record<CipherVersion, Cipher>> {
+export function ciphersOf(secret: KeyObject, sodium: Sodium | undefined): Ciphers {
+  const aes = nodeCipher(1, secret);
   const derived = createHmac('sha256', secret).update('pgqueue-chacha20-poly1305').digest();
+  const chacha =
+    sodium === undefined ? nodeCipher(2, createSecretKey(derived)) : sodiumCipher(sodium, derived);
+  const all = [aes, chacha].filter(isThere);
   return {
-    1: nodeCipher('aes-256-gcm', secret),
-    2:
-      sodium === undefined
-        ? nodeCipher('chacha20-poly1305', createSecretKey(derived))
-        : sodiumCipher(sodium, derived),
+    writes: sodium === undefined ? aes : chacha,
+    reads: new Map(all.map((cipher) => [cipher.version, cipher])),
   };
 }
 
+/** Reports whether this OpenSSL has the cipher: one for FIPS 140 has AES alone. */
+function isThere(cipher: Cipher): boolean {
+  try {
+    cipher.encrypt('', Buffer.alloc(0));
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 /** Handles Buffers and makes texts of them once: with an encoding, Node would make a decoder for each text. */
-function nodeCipher(name: 'aes-256-gcm' | 'chacha20-poly1305', secret: KeyObject): Cipher {
+function nodeCipher(version: Cipher['version'], secret: KeyObject): Cipher {
   const options = { authTagLength: tagBytes };
   // the types of node:crypto have a function for each of the names, and none for both
-  const as = name as 'aes-256-gcm';
+  const as = (version === 1 ? 'aes-256-gcm' : 'chacha20-poly1305') as 'aes-256-gcm';
   return {
+    version,
     encrypt: (text, additional) => {
       const nonce = nextNonce();
       const cipher = createCipheriv(as, secret, nonce, options);
@@ -82,6 +97,7 @@ function nodeCipher(name: 'aes-256-gcm' | 'chacha20-poly1305', secret: KeyObject
 /** Encrypts and decrypts in place. One call for each value: node:crypto takes five, and a new object. */
 function sodiumCipher(sodium: Sodium, key: Buffer): Cipher {
   return {
+    version: 2,
     encrypt: (text, additional) => {
       const bytes = Buffer.allocUnsafe(nonceBytes + Buffer.byteLength(text, 'utf8') + tagBytes);
       const { nonce, encryptedText, sealed } = partsOf(bytes);

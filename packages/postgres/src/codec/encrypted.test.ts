@@ -1,8 +1,10 @@
+import crypto from 'node:crypto';
 import { readFileSync } from 'node:fs';
+import { syncBuiltinESMExports } from 'node:module';
 import type { CodecField, CodecPlace } from '@pgqueue/core';
 import sodium from 'sodium-native';
 import fc from 'fast-check';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { blind } from './blind.ts';
 import { encrypted } from './encrypted.ts';
 
@@ -73,6 +75,30 @@ test('any text is the same to node:crypto and to sodium', () => {
         for (const stored of [one, other]) expect(reader.decode(stored, place)).toEqual(as);
     }),
   );
+});
+
+test('where OpenSSL has AES alone, a value of the other cipher waits for a process that can read it', () => {
+  const { createCipheriv } = crypto;
+  vi.spyOn(crypto, 'createCipheriv').mockImplementation((...given: Parameters<typeof createCipheriv>) => {
+    if (given[0] === 'chacha20-poly1305') throw new Error('unsupported');
+    return createCipheriv(...given);
+  });
+  syncBuiltinESMExports();
+  try {
+    const lacking = encrypted({ keys, plain: 'accept' });
+    expect(lacking.decode(sealed(1, place, lacking), place)).toBe(1);
+    expect(errorOf(() => lacking.decode(sealed(1, place, bySodium), place))).toMatchObject({
+      code: 'key_missing',
+      message: expect.stringContaining(
+        'ChaCha20-Poly1305, which the OpenSSL of this process lacks',
+      ) as string,
+    });
+    const withSodium = encrypted({ keys, plain: 'accept', sodium });
+    expect(withSodium.decode(sealed(1, place, bySodium), place)).toBe(1);
+  } finally {
+    vi.restoreAllMocks();
+    syncBuiltinESMExports();
+  }
 });
 
 test('an id in capitals is the same place', () => {

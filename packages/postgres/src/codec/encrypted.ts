@@ -14,7 +14,7 @@ import {
   repeated,
   throwProblems,
 } from '@pgqueue/core/internal';
-import type { Cipher, CipherVersion, Sodium } from './ciphers.ts';
+import type { Ciphers, Sodium } from './ciphers.ts';
 import { ciphersOf } from './ciphers.ts';
 import type { EncryptionKey } from './keys.ts';
 import { aKey, secretOf } from './keys.ts';
@@ -103,19 +103,19 @@ export function encrypted(options: EncryptedOptions): Codec {
   const sodium = isSodium(options.sodium) ? options.sodium : undefined;
   const known = new Map(keys.map(({ id, key }) => [id, knownKey(secretOf(key) as KeyObject, sodium)]));
   const writesWith = keys[0]?.id ?? '';
-  const version: CipherVersion = sodium === undefined ? 1 : 2;
   const { ciphers, fingerprint } = known.get(writesWith) as KnownKey;
-  const cipher = ciphers[version];
+  const { version, encrypt } = ciphers.writes;
   const head = `{"$enc":${version},"key":${JSON.stringify(writesWith)},"fingerprint":"${fingerprint}","data":"`;
 
   const open = (envelope: Envelope, place: CodecPlace): unknown => {
     const { $enc, key, data } = envelope;
     const found = known.get(key);
-    if (!isVersion($enc) || found === undefined || found.fingerprint !== envelope.fingerprint)
+    const by = found?.ciphers.reads.get($enc);
+    if (by === undefined || found?.fingerprint !== envelope.fingerprint)
       throw keyMissing(place, envelope, found);
     let text: string;
     try {
-      text = found.ciphers[$enc].decrypt(Buffer.from(data, 'base64'), additionalData($enc, place));
+      text = by.decrypt(Buffer.from(data, 'base64'), additionalData($enc, place));
     } catch (error) {
       throw undecodable(
         place,
@@ -131,8 +131,7 @@ export function encrypted(options: EncryptedOptions): Codec {
     progress,
     plain,
     writesWith,
-    encode: (text, place) =>
-      `${head}${cipher.encrypt(text, additionalData(version, place)).toString('base64')}"}`,
+    encode: (text, place) => `${head}${encrypt(text, additionalData(version, place)).toString('base64')}"}`,
     decode: (stored, place) => {
       const envelope = envelopeOf(stored);
       if (envelope !== undefined) return open(envelope, place);
@@ -144,7 +143,7 @@ export function encrypted(options: EncryptedOptions): Codec {
 }
 
 interface KnownKey {
-  readonly ciphers: Readonly<Record<CipherVersion, Cipher>>;
+  readonly ciphers: Ciphers;
   readonly fingerprint: string;
 }
 
@@ -152,10 +151,6 @@ interface KnownKey {
 function knownKey(secret: KeyObject, sodium: Sodium | undefined): KnownKey {
   const hash = createHmac('sha256', secret).update('pgqueue-key').digest();
   return { ciphers: ciphersOf(secret, sodium), fingerprint: hash.subarray(0, 4).toString('base64url') };
-}
-
-function isVersion(version: number): version is CipherVersion {
-  return version === 1 || version === 2;
 }
 
 function listProblems(options: unknown): readonly string[] {
@@ -195,7 +190,7 @@ function envelopeOf(stored: unknown): Envelope | undefined {
 }
 
 /** Returns the data that are authenticated and not stored. The name comes last: it may contain any character. */
-function additionalData(version: CipherVersion, { id, field, name }: CodecPlace): Buffer {
+function additionalData(version: number, { id, field, name }: CodecPlace): Buffer {
   return Buffer.from(`pgqueue-enc-${version}\n${id.toLowerCase()}\n${field}\n${name}`, 'utf8');
 }
 
@@ -211,10 +206,13 @@ function keyMissing(
 ): PgQueueError {
   const under = `is encrypted under the key ${JSON.stringify(key)}`;
   let why = `${under}, which this process does not have: add it to the keys of encrypted()`;
-  if (found !== undefined)
+  if (found !== undefined && found.fingerprint !== fingerprint)
     why = `${under} of the fingerprint ${JSON.stringify(fingerprint)}, and this process has another key under this id, of the fingerprint ${JSON.stringify(found.fingerprint)}: give encrypted() the right one`;
-  if (!isVersion($enc))
-    why = `is encrypted in version ${$enc}, which this release of pgqueue can't read: update it`;
+  if (found?.ciphers.reads.has($enc) === false)
+    why =
+      $enc === 2
+        ? 'is encrypted by ChaCha20-Poly1305, which the OpenSSL of this process lacks: give encrypted() the option sodium'
+        : `is encrypted in version ${$enc}, which this release of pgqueue can't read: update it`;
   return new PgQueueError('key_missing', `${said(place)} ${why}`, { data: { ...place, key } });
 }
 
