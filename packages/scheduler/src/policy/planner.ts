@@ -36,9 +36,9 @@ import { createShadow } from './shadow.ts';
  */
 export interface Planner {
   /**
-   * Plans, after freezing the snapshot. Each plan must be followed by {@link Planner.written} or {@link
-   * Planner.dropped}; otherwise the next plan drops it. The ended attempts of a dropped plan must be in the
-   * next snapshot again.
+   * Plans. Freezes the snapshot first if the policy has functions of users. Each plan must be followed by
+   * {@link Planner.written} or {@link Planner.dropped}; otherwise the next plan drops it. The ended attempts of
+   * a dropped plan must be in the next snapshot again.
    */
   readonly plan: (snapshot: Snapshot) => SafePlan;
   /**
