@@ -94,6 +94,33 @@ function nodeCipher(version: Cipher['version'], secret: KeyObject): Cipher {
   };
 }
 
+/** A text under a key and a nonce of zeros, and with the additional data `a`, as node:crypto writes it. */
+const sample = { text: 'pgqueue', base64: 'AAAAAAAAAAAAAAAA72CWyzAkXbUjy/3jkR96S4hOVEUwSo0=' };
+
+/**
+ * Reports whether a value is `sodium-native`, by what its functions do: other packages have some of these names, and one that does not
+ * verify would let values through that were changed.
+ */
+export function isSodium(value: unknown): value is Sodium {
+  const cipher = sodiumCipher(value as Sodium, Buffer.alloc(32));
+  const additional = Buffer.from('a');
+  const reads = (bytes: Buffer): boolean => {
+    try {
+      return cipher.decrypt(bytes, additional) === sample.text;
+    } catch {
+      return false;
+    }
+  };
+  try {
+    const changed = Buffer.from(sample.base64, 'base64');
+    changed[changed.length - 1] = 0; // the tag alone: the text would be read as it is
+    const stored = [Buffer.from(sample.base64, 'base64'), cipher.encrypt(sample.text, additional)];
+    return stored.every(reads) && !reads(changed);
+  } catch {
+    return false;
+  }
+}
+
 /** Encrypts and decrypts in place. One call for each value: node:crypto takes five, and a new object. */
 function sodiumCipher(sodium: Sodium, key: Buffer): Cipher {
   return {

@@ -6,6 +6,7 @@ import sodium from 'sodium-native';
 import fc from 'fast-check';
 import { describe, expect, test, vi } from 'vitest';
 import { blind } from './blind.ts';
+import type { Sodium } from './ciphers.ts';
 import { encrypted } from './encrypted.ts';
 
 interface Vectors {
@@ -29,6 +30,7 @@ const { keys, ...vectors } = JSON.parse(
 ) as Vectors;
 const codec = encrypted({ keys, plain: 'accept' });
 const bySodium = encrypted({ keys, plain: 'accept', sodium });
+const decryptName = 'crypto_aead_chacha20poly1305_ietf_decrypt';
 const place: CodecPlace = { id: '0193a4d2-7c1e-7b44-9d3a-5f0c2e8b6a71', field: 'payload', name: 'greet' };
 const sealed = (value: unknown, at = place, by = codec): unknown =>
   JSON.parse(by.encode(JSON.stringify(value), at)) as unknown;
@@ -172,17 +174,37 @@ describe('options', () => {
     ],
     ['no plain', { keys: [{ id: 'a', key }] }, 'plain must be given'],
     ['another plain', { keys: [{ id: 'a', key }], plain: 'acept' }, 'did you mean "accept"?'],
-    [
-      'another sodium',
-      { keys: [{ id: 'a', key }], plain: 'accept', sodium: { ready: true } },
-      "sodium must be the package sodium-native, such as import sodium from 'sodium-native', not an object",
-    ],
     ['nothing', undefined, 'its options must be an object'],
   ])('%s is refused', (_name, options, message) => {
     const error = errorOf(() => encrypted(options as never));
     expect(error).toMatchObject({ code: 'configuration' });
     expect(error.message).toContain(message);
     expect(error.message).not.toContain('hush');
+  });
+
+  const { crypto_aead_chacha20poly1305_ietf_encrypt: encrypt } = sodium as unknown as Sodium;
+  test.each([
+    ['another package', { ready: true }],
+    ['a cipher that takes its parts in another order', { ...sodium, [decryptName]: encrypt }],
+    [
+      'one that does not verify',
+      {
+        ...sodium,
+        [decryptName]: (
+          ...[into, , stored, additional, nonce, secret]: Parameters<Sodium[typeof decryptName]>
+        ) => {
+          const text = Buffer.from(stored.subarray(0, into.length));
+          const stream = Buffer.concat([Buffer.alloc(into.length), Buffer.alloc(16)]);
+          encrypt(stream, Buffer.alloc(into.length), additional, null, nonce, secret);
+          for (const [at, byte] of text.entries()) into[at] = byte ^ (stream[at] ?? 0);
+          return 0;
+        },
+      },
+    ],
+  ])('%s is no sodium-native', (_name, given) => {
+    expect(() => encrypted({ keys, plain: 'accept', sodium: given })).toThrow(
+      "sodium must be the package sodium-native, such as import sodium from 'sodium-native', not an object",
+    );
   });
 
   test('blind takes a key and a text', () => {

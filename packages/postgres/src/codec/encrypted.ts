@@ -15,7 +15,7 @@ import {
   throwProblems,
 } from '@pgqueue/core/internal';
 import type { Ciphers, Sodium } from './ciphers.ts';
-import { ciphersOf } from './ciphers.ts';
+import { ciphersOf, isSodium } from './ciphers.ts';
 import type { EncryptionKey } from './keys.ts';
 import { aKey, secretOf } from './keys.ts';
 
@@ -37,16 +37,6 @@ export interface EncryptedOptions {
    * ChaCha20-Poly1305, which every codec reads, with it or without. Default: AES-256-GCM of `node:crypto`.
    */
   readonly sodium?: object;
-}
-
-const sodiumFunctions = [
-  'crypto_aead_chacha20poly1305_ietf_encrypt',
-  'crypto_aead_chacha20poly1305_ietf_decrypt',
-] as const satisfies readonly (keyof Sodium)[];
-
-/** Judges by the functions: the types that others publish for the package lack them. */
-function isSodium(value: unknown): value is Sodium {
-  return sodiumFunctions.every((name) => typeof (value as Partial<Sodium> | null)?.[name] === 'function');
 }
 
 const aSodium: Rule = {
@@ -78,8 +68,8 @@ const shape: Shape<EncryptedOptions> = {
 };
 
 /**
- * An encrypted value, as it is stored. `$enc`: the number of its cipher. `fingerprint`: of the key, so that another key under its id is known as such. `data`:
- * base64 of the nonce, the encrypted text and the tag.
+ * An encrypted value, as it is stored. `$enc`: the number of its cipher. `fingerprint`: of the key, so that another key
+ * under its id is known as such. `data`: base64 of the nonce, the encrypted text and the tag.
  */
 interface Envelope {
   readonly $enc: number;
@@ -90,8 +80,9 @@ interface Envelope {
 
 /**
  * Creates a codec that encrypts values before they reach the database: AES-256-GCM, or with `sodium`
- * ChaCha20-Poly1305, with a nonce of 12 random bytes for each value. Job id, field and task are authenticated, so a value that is moved to another job is refused. Give every
- * producer, worker, puller, operator and dashboard the same; a scheduler needs none.
+ * ChaCha20-Poly1305, with a nonce of 12 random bytes for each value. Job id, field and task are authenticated, so
+ * a value that is moved to another job is refused. Give every producer, worker, puller, operator and dashboard the
+ * same; a scheduler needs none.
  * @throws {PgQueueError} `configuration`, with all problems at once, and without any key
  */
 export function encrypted(options: EncryptedOptions): Codec {

@@ -154,7 +154,7 @@ export function createHints(
       return true;
     },
     rode: (sent, jobs) => {
-      if (sent) return next();
+      if (sent) return rest(0);
       tell(jobs);
       if (!stopped) now();
     },
