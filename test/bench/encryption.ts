@@ -76,10 +76,11 @@ try {
     );
     for (let round = -1; round < rounds; round += 1) {
       // in turn, each one first
-      const kinds = [undefined, ...ratios.keys()].map((codec) => ({ task, codec }));
-      for (let turns = round + 1; turns > 0; turns -= 1) kinds.push(...kinds.splice(0, 1));
+      const kinds = [undefined, ...ratios.keys()];
+      const first = (round + 1) % kinds.length;
       const found = new Map<Codec | undefined, readonly [number, number]>();
-      for (const kind of kinds) found.set(kind.codec, await run(server.adminUrl, kind));
+      for (const codec of [...kinds.slice(first), ...kinds.slice(0, first)])
+        found.set(codec, await run(server.adminUrl, { task, codec }));
       // the first round warms up
       if (round < 0) continue;
       const [plainEnqueues, plainDrains] = found.get(undefined) ?? [NaN, NaN];

@@ -50,11 +50,9 @@ export function ciphersOf(secret: KeyObject, sodium: Sodium | undefined): Cipher
   const derived = createHmac('sha256', secret).update('pgqueue-chacha20-poly1305').digest();
   const chacha =
     sodium === undefined ? nodeCipher(2, createSecretKey(derived)) : sodiumCipher(sodium, derived);
-  const all = [aes, chacha].filter(isThere);
-  return {
-    writes: sodium === undefined ? aes : chacha,
-    reads: new Map(all.map((cipher) => [cipher.version, cipher])),
-  };
+  const reads = new Map([[aes.version, aes]]);
+  if (sodium !== undefined || isThere(chacha)) reads.set(chacha.version, chacha);
+  return { writes: sodium === undefined ? aes : chacha, reads };
 }
 
 /** Reports whether this OpenSSL has the cipher: one for FIPS 140 has AES alone. */
@@ -121,7 +119,7 @@ export function isSodium(value: unknown): value is Sodium {
   }
 }
 
-/** Encrypts and decrypts in place. One call for each value: node:crypto takes five, and a new object. */
+/** Encrypts and decrypts in place. One call for each value: node:crypto takes five, and makes an object. */
 function sodiumCipher(sodium: Sodium, key: Buffer): Cipher {
   return {
     version: 2,

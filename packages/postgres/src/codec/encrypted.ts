@@ -91,7 +91,7 @@ export function encrypted(options: EncryptedOptions): Codec {
     ...listProblems(options),
   ]);
   const { keys, plain, errors = false, progress = false } = options;
-  const sodium = isSodium(options.sodium) ? options.sodium : undefined;
+  const sodium = options.sodium as Sodium | undefined; // it was tried above
   const known = new Map(keys.map(({ id, key }) => [id, knownKey(secretOf(key) as KeyObject, sodium)]));
   const writesWith = keys[0]?.id ?? '';
   const { ciphers, fingerprint } = known.get(writesWith) as KnownKey;

@@ -86,9 +86,9 @@ const stopMs = 1_000;
 const intervals = { queue: 1.5, others: 3 } as const;
 
 /**
- * Creates a sender of hints on one channel. Hints are sent one at a time, at most one per `intervalMs` on
- * average: a NOTIFY in every enqueue or settle would serialise their commits. The first four are sent at
- * once.
+ * Creates a sender of hints on one channel. Hints are sent one at a time, and those in statements of their own at most one
+ * per `intervalMs` on average; the first four of them at once. A statement that may not carry its hint (`mayHint`) leaves it
+ * to one of those, so commits do not wait for each other.
  */
 export function createHints(
   executor: Executor,
