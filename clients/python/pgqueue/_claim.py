@@ -40,7 +40,7 @@ class Pace:
         if filled:
             return 0.0
         if hearing:  # polling only covers lost hints; time alone decides when more suspects may begin
-            longest = 0.5 if now - self._suspect_at < 60 else 10.0
+            longest = 0.5 if now - self._suspect_at < 60 else 30.0
         else:
             longest = 0.1 if now - self._found_at < 2 else 0.5
         wait = min(self._wait, longest)

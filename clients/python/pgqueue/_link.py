@@ -109,6 +109,8 @@ class Link:
         self._lock = threading.RLock()
         self._strict = False
         self.connection: psycopg.Connection[Any] | None = None
+        self.direct = False
+        """Without a pooler in between, through which hints may be lost."""
         self.busy_since: float | None = None
         self.channels: Sequence[str] = ()
         self.on_hint: Callable[[str, str], None] = lambda channel, payload: None
@@ -185,8 +187,10 @@ class Link:
         return self.connection
 
     def _prepare(self, connection: psycopg.Connection[Any]) -> None:
-        isolation = connection.execute("select current_setting('default_transaction_isolation')").fetchone()
-        self._strict = isolation is not None and isolation[0] not in ("read committed", "read uncommitted")
+        session = connection.execute("select current_setting('default_transaction_isolation'), pg_backend_pid()").fetchone()
+        assert session is not None
+        self._strict = session[0] not in ("read committed", "read uncommitted")
+        self.direct = session[1] == connection.info.backend_pid
         connection.isolation_level = IsolationLevel.READ_COMMITTED
         connection.add_notify_handler(lambda notify: self.on_hint(notify.channel, notify.payload))
         for channel in self.channels:

@@ -124,7 +124,7 @@ class Presence:
     @property
     def hearing(self) -> bool:
         """True while hints are received; otherwise the claimer must poll more often."""
-        return self._settings.listen and self._link.connection is not None
+        return self._settings.listen and self._link.connection is not None and self._link.direct
 
     def start(self) -> None:
         """Checks the schema's version, registers the node and starts its heartbeats."""

@@ -168,7 +168,7 @@ interface Found {
 }
 
 function run(database: Database, settings: Settings, { connectionString, lone }: Found): Engine {
-  let hearing = false;
+  let listener: Listener | undefined;
   // first, since the loops below read it at once; its callbacks run only after the database answered
   const election: Election = startElection({
     database,
@@ -202,7 +202,7 @@ function run(database: Database, settings: Settings, { connectionString, lone }:
     beside: (nowMs) => ({ health: health.health(), prepared: planner.prepared(nowMs) }),
     questionsAfter: reporting.questionsAfter,
     onServerLost: reporting.serverLost,
-    hearing: () => hearing,
+    hearing: () => listener?.hearing() ?? false,
     onSeen: ({ state, due, tallies }) => {
       sweeps.seen(state, due);
       flows.seen(tallies);
@@ -211,13 +211,10 @@ function run(database: Database, settings: Settings, { connectionString, lone }:
     onUnknown: ({ epoch }) => election.stepDown(epoch),
   });
   const ticks: WokenTicks = startTicks({ election, dispatcher, settings });
-  const listener = listen(database, settings, {
+  listener = listen(database, settings, {
     connectionString,
-    onHint: (channel, payload) => {
-      hearing = true;
-      routeHint({ schema: database.schema, election, ticks, flows }, channel, payload);
-    },
-    onSilence: () => void (hearing = false),
+    onHint: (channel, payload) =>
+      routeHint({ schema: database.schema, election, ticks, flows }, channel, payload),
   });
 
   const others = watchOtherPolicies({
@@ -277,11 +274,9 @@ function listen(
   {
     connectionString,
     onHint,
-    onSilence,
   }: {
     readonly connectionString: string | undefined;
     readonly onHint: (channel: string, payload: string) => void;
-    readonly onSilence: () => void;
   },
 ): Listener | undefined {
   if (!settings.listen || connectionString === undefined) return undefined;
@@ -291,10 +286,7 @@ function listen(
       channelName(database.schema, channel),
     ),
     onHint,
-    onError: (error) => {
-      onSilence();
-      settings.observe({ type: 'database.error', during: 'listen', error });
-    },
+    onError: (error) => settings.observe({ type: 'database.error', during: 'listen', error }),
     applicationName: 'pgqueue scheduler listener',
   });
 }

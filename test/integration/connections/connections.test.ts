@@ -145,7 +145,9 @@ describe('listener', () => {
       await admin.query(`select pg_notify($1, 'pool')`, [channel]);
       await until('the notification', () => heard.length === 3);
       expect(heard[2]).toBe(`${channel} pool`);
+      expect(listener.hearing()).toBe(true);
       await listener.stop();
+      expect(listener.hearing()).toBe(false);
       await admin.query(`select pg_notify($1, 'late')`, [channel]);
       expect([heard.length, errors]).toEqual([3, []]);
     });

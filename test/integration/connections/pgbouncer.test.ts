@@ -24,6 +24,7 @@ import {
   resign,
   settle,
   sqlState,
+  startListener,
 } from '@pgqueue/postgres/internal';
 import { createProducer } from '@pgqueue/producer';
 import { createScheduler } from '@pgqueue/scheduler';
@@ -260,6 +261,22 @@ describe.skipIf(noPgBouncer)('through PgBouncer in transaction mode', () => {
       await producer.close();
     }
     expect(seen.toSorted((a, b) => a - b)).toEqual(jobs);
+  });
+
+  test('a listener knows that it may hear nothing, so its owner polls', async () => {
+    const [heard, errors]: [string[], unknown[]] = [[], []];
+    const listener = startListener({
+      connectionString: bouncer.url,
+      channels: ['any'],
+      onHint: (channel) => heard.push(channel),
+      onError: (error) => errors.push(error),
+    });
+    try {
+      await until('the first hint', () => heard.length === 1);
+      expect([listener.hearing(), errors]).toEqual([false, []]);
+    } finally {
+      await listener.stop();
+    }
   });
 
   test('an enqueue goes on while logins fail, however many tries are refused at once', async () => {

@@ -56,7 +56,7 @@ create table scheduler_report (
 ) with (fillfactor = 50);
 comment on table scheduler_report is 'What the leader saw last. One of an earlier leader, or older than 90 seconds, says nothing about the present.';
 
--- Schedulers that run, leading or standing by, and their policies; each writes its row every 15 seconds.
+-- Schedulers that run, leading or standing by, and their policies; each writes its row every 20 seconds.
 -- parts: stands for what the policy is made of.
 create table scheduler_policy (
   scheduler text        primary key,

@@ -83,17 +83,20 @@ export interface SchedulerPolicy {
   readonly leads: boolean;
 }
 
-/** Notes that a scheduler runs, and its policy. `policy` null: it has stopped. */
+/**
+ * Notes that a scheduler runs, and its policy. `policy` null: it has stopped. Returns the leader and its policy;
+ * undefined if nobody leads, or none is noted.
+ */
 export async function notePolicy(
   { query, schema }: Target,
   scheduler: string,
   policy: Pick<SchedulerPolicy, 'policy' | 'parts'> | null,
-): Promise<void> {
-  await query(`select ${schema}.note_policy($1, $2, $3)`, [
-    scheduler,
-    policy?.policy ?? null,
-    policy?.parts ?? null,
-  ]);
+): Promise<{ readonly leader: string; readonly policy: string } | undefined> {
+  const [leading] = await query<{ leader: string; policy: string }>(
+    `select leader, policy from ${schema}.note_policy($1, $2, $3)`,
+    [scheduler, policy?.policy ?? null, policy?.parts ?? null],
+  );
+  return leading;
 }
 
 /** Reads the policies of schedulers that ran within the last minute, that of the leader first. */

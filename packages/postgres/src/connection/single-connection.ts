@@ -107,6 +107,7 @@ export function openLone(options: LoneOptions): Lone {
   };
 }
 
-function pidOf(client: pg.Client): number | null {
+/** Returns the pid of the session as the driver knows it; a pooler makes up another. Null: it knows none. */
+export function pidOf(client: pg.Client): number | null {
   return (client as pg.Client & { readonly processID?: number | null }).processID ?? null;
 }

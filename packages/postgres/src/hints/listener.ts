@@ -3,6 +3,7 @@ import pg from 'pg';
 import { applicationName as shown } from '../connection/application-name.ts';
 import { connected } from '../connection/connected.ts';
 import { destroyClient } from '../connection/destroy-client.ts';
+import { pidOf } from '../connection/single-connection.ts';
 
 /** Connection, channels and callbacks of a listener. */
 export interface ListenerOptions {
@@ -12,7 +13,7 @@ export interface ListenerOptions {
   readonly onHint: (channel: string, payload: string) => void;
   readonly onError: (error: unknown) => void;
   readonly applicationName?: string;
-  /** Interval of the check that the connection is alive and its server accepts writes. Default 20 s. */
+  /** Interval of the check that the connection is alive and its server accepts writes. Default 30 s. */
   readonly heartbeatMs?: number;
   /** Longest time for connecting, and for each statement. Default 10 s. */
   readonly queryTimeoutMs?: number;
@@ -20,6 +21,8 @@ export interface ListenerOptions {
 
 /** A running listener; `stop` closes its connection. */
 export interface Listener {
+  /** Reports whether hints are received: false without a connection, and behind a pooler, which may drop them. */
+  readonly hearing: () => boolean;
   readonly stop: () => Promise<void>;
 }
 
@@ -29,9 +32,10 @@ export interface Listener {
  * every channel gets one empty hint, for hints that were missed.
  */
 export function startListener(options: ListenerOptions): Listener {
-  const { channels, onHint, onError, heartbeatMs = 20_000 } = options;
+  const { channels, onHint, onError, heartbeatMs = 30_000 } = options;
   let client: pg.Client | undefined;
   let failure: Error | undefined;
+  let direct = false;
 
   const failed = (error: Error): void => {
     failure ??= error;
@@ -45,6 +49,7 @@ export function startListener(options: ListenerOptions): Listener {
     client.on('notification', ({ channel, payload }) => onHint(channel, payload ?? ''));
     await connected(client.connect());
     for (const channel of channels) await client.query(`listen ${pg.escapeIdentifier(channel)}`);
+    direct = await check(client);
     for (const channel of channels) onHint(channel, '');
   };
 
@@ -52,6 +57,7 @@ export function startListener(options: ListenerOptions): Listener {
     const last = client;
     client = undefined;
     failure = undefined;
+    direct = false;
     if (last === undefined) return;
     // late events of the old connection are not failures of the new one
     last.removeAllListeners().on('error', () => {});
@@ -63,7 +69,7 @@ export function startListener(options: ListenerOptions): Listener {
     step: async () => {
       if (failure !== undefined) throw failure;
       if (client === undefined) await connect();
-      else await check(client);
+      else direct = await check(client);
       return heartbeatMs;
     },
     failed: (error, failures) => {
@@ -73,6 +79,7 @@ export function startListener(options: ListenerOptions): Listener {
     },
   });
   return {
+    hearing: () => direct && failure === undefined,
     stop: async () => {
       const stopped = loop.stop();
       // a loop that does not end waits for a dead connection
@@ -85,12 +92,16 @@ export function startListener(options: ListenerOptions): Listener {
 
 const endMs = 1_000;
 
-/** Rejects if the server only reads: an old primary sends no hints of the new one. */
-async function check(client: pg.Client): Promise<void> {
-  const { rows } = await client.query<{ reads: boolean }>(
-    `select pg_is_in_recovery() or current_setting('transaction_read_only')::boolean as reads`,
+/**
+ * Returns whether the connection leads to the server without a pooler in between. Rejects if the server only
+ * reads: an old primary sends no hints of the new one.
+ */
+async function check(client: pg.Client): Promise<boolean> {
+  const { rows } = await client.query<{ reads: boolean; pid: number }>(
+    `select pg_is_in_recovery() or current_setting('transaction_read_only')::boolean as reads, pg_backend_pid() as pid`,
   );
   if (rows[0]?.reads === true) throw new Error('the LISTEN connection leads to a server that only reads');
+  return rows[0]?.pid === pidOf(client);
 }
 
 function newClient({ connectionString, applicationName, queryTimeoutMs }: ListenerOptions): pg.Client {

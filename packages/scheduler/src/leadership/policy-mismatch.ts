@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import type { Observer, Policy } from '@pgqueue/core';
 import { policyText, startLoop } from '@pgqueue/core/internal';
 import type { Database } from '@pgqueue/postgres';
-import { notePolicy, readPolicies, sqlState } from '@pgqueue/postgres/internal';
+import { notePolicy, sqlState } from '@pgqueue/postgres/internal';
 
 /**
  * Notes the policy of this scheduler, so that `status` and `doctor` can compare those of all. Reports, once per leader,
@@ -20,7 +20,7 @@ export interface OtherPoliciesOptions {
   readonly name: () => string;
   readonly observe: Observer;
   readonly leads: () => boolean;
-  /** Milliseconds between two reads. Default 15,000. */
+  /** Milliseconds between two notes. Default 20,000. */
   readonly everyMs?: number;
 }
 
@@ -28,7 +28,7 @@ const noRightState = '42501';
 const dayMs = 86_400_000;
 
 export function watchOtherPolicies(options: OtherPoliciesOptions): OtherPolicies {
-  const { database, name: ownName, observe, leads, everyMs = 15_000 } = options;
+  const { database, name: ownName, observe, leads, everyMs = 20_000 } = options;
   const policy = options.policy.name;
   const parts = partsOf(options.policy);
   let told = '';
@@ -40,13 +40,10 @@ export function watchOtherPolicies(options: OtherPoliciesOptions): OtherPolicies
   };
   const loop = startLoop({
     step: async () => {
-      await notePolicy(database, ownName(), { policy, parts });
-      if (!leads()) {
-        const leader = (await readPolicies(database)).find((one) => one.leads);
-        // during the query this scheduler may have become the leader
-        if (leader !== undefined && leader.policy !== policy && !leads())
-          tellOf(leader.scheduler, leader.policy);
-      }
+      const leading = await notePolicy(database, ownName(), { policy, parts });
+      // during the query this scheduler may have become the leader
+      if (leading !== undefined && leading.policy !== policy && !leads())
+        tellOf(leading.leader, leading.policy);
       return everyMs;
     },
     // database errors are reported by the lease renewal; a role from an older release may lack the privilege

@@ -14,7 +14,9 @@ describe('pace', () => {
   };
 
   test('waits ever longer while nothing is found', () => {
-    expect(idle(true)).toEqual([50, 100, 200, 400, 800, 1_600, 3_200, 6_400, 10_000, 10_000]);
+    expect(idle(true, 0, 12)).toEqual([
+      50, 100, 200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_600, 30_000, 30_000,
+    ]);
     expect(idle(false).slice(0, 5)).toEqual([50, 75, 112.5, 168.75, 253.125]);
     expect(idle(false).at(-1)).toBe(500);
   });

@@ -21,7 +21,7 @@ export interface Pace {
 
 const firstMs = 50;
 /** Longest wait while hints are received: hints wake the claimer, so polling only covers lost ones. */
-const lastHearingMs = 10_000;
+const lastHearingMs = 30_000;
 /**
  * Longest wait for one minute after a suspect was found: time alone decides when more suspects may begin, so
  * no hint comes.

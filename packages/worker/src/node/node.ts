@@ -101,7 +101,7 @@ export function createMembership(parts: MembershipParts): Membership {
     onRegistered: () => parts.onWork(true),
     onFatal: parts.onFatal,
   });
-  let ears: Ears | undefined;
+  let ears: Listener | undefined;
   let starting: Promise<void> | undefined;
 
   const close = async (): Promise<void> => {
@@ -148,36 +148,27 @@ export function createMembership(parts: MembershipParts): Membership {
   };
 }
 
-interface Ears {
-  readonly hearing: () => boolean;
-  readonly stop: () => Promise<void>;
-}
-
 function openEars(
   { settings, holding, onWork }: MembershipParts,
   schema: string,
   { wake, unsure }: Pick<Presence, 'wake' | 'unsure'>,
-): Ears {
+): Listener {
   const { observe, connectionString, node } = settings;
   if (!settings.listen) return { hearing: () => false, stop: () => Promise.resolve() };
-  let hearing = false;
   const work = channelName(schema, 'work');
   const cancel = channelName(schema, 'cancel');
-  const listener: Listener = startListener({
+  return startListener({
     connectionString,
     applicationName: `pgqueue ${node} listener`,
     channels: [work, cancel],
     onHint: (channel, payload) => {
-      hearing = true;
       if (channel === cancel) {
         if (holding.size > 0) wake(); // the heartbeat's answer says which jobs
       } else if (wakes(payload, settings)) onWork(payload === '');
     },
     onError: (error) => {
-      hearing = false;
       observe({ type: 'database.error', during: 'listen', error });
       unsure();
     },
   });
-  return { hearing: () => hearing, stop: listener.stop };
 }

@@ -172,8 +172,8 @@ end
 $$;
 
 -- Notes the policy of a scheduler that runs, and forgets schedulers that do not any more. p_policy null: this
--- one has stopped.
-create function note_policy(p_scheduler text, p_policy text, p_parts text) returns void
+-- one has stopped. Returns the leader and its policy; no row if nobody leads, or none is noted.
+create function note_policy(p_scheduler text, p_policy text, p_parts text) returns table (leader text, policy text)
   language sql volatile security definer
   set search_path from current
 as $$
@@ -181,7 +181,8 @@ as $$
   where p.scheduler = p_scheduler and p_policy is null or p.seen < clock_timestamp() - interval '1 minute';
   insert into scheduler_policy as p (scheduler, policy, parts, seen)
   select p_scheduler, p_policy, p_parts, clock_timestamp() where p_policy is not null
-  on conflict (scheduler) do update set policy = excluded.policy, parts = excluded.parts, seen = excluded.seen
+  on conflict (scheduler) do update set policy = excluded.policy, parts = excluded.parts, seen = excluded.seen;
+  select p.scheduler, p.policy from scheduler_policy p join scheduler_lease l on l.leader = p.scheduler and l.expires > clock_timestamp()
 $$;
 
 -- Holds the lease row until commit: a standby that takes over waits for this transaction, and sees all of it.
