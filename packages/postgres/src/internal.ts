@@ -4,6 +4,7 @@ export * from './calendar/slots.ts';
 export * from './calls/batches.ts';
 export * from './calls/claim-rows.ts';
 export * from './calls/claim.ts';
+export * from './calls/backlog.ts';
 export * from './calls/dispatch.ts';
 export * from './calls/enqueue/enqueue-copy.ts';
 export * from './calls/enqueue/enqueue.ts';

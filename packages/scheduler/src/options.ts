@@ -67,6 +67,8 @@ export interface SchedulerOptions extends DatabaseOptions {
 export interface Settings {
   readonly policy: Policy;
   readonly shadow: Policy | undefined;
+  /** True if the rules are pgqueue's own and see no difference between jobs of a lane. */
+  readonly alike: boolean;
   readonly budgetMs: number;
   readonly listen: boolean;
   readonly name: string;
@@ -109,6 +111,7 @@ export function toSettings(options: SchedulerOptions): Settings {
   const settings: Settings = {
     policy: given.policy ?? defaultPolicy(),
     shadow: given.shadow,
+    alike: given.policy === undefined && given.shadow === undefined,
     budgetMs: given.policyBudgetMs ?? 250,
     listen,
     name: given.name ?? `${hostname()}-${process.pid}`,

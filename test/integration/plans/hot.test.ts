@@ -134,6 +134,11 @@ const statements: Readonly<Record<string, readonly [string, readonly unknown[]]>
                           'supposed', jsonb_build_object('ended', jsonb_build_array(gen_random_uuid()), 'config', pgqueue.config_mark())), true)`,
     [...leader, 'pending'],
   ],
+  dispatch_backlog: [
+    `select * from pgqueue.dispatch_backlog($1, $2, '{"queue": "q0", "key": "k3", "priority": 0, "after": 0, "task": "t", "version": 1,
+       "pool": "default", "jobs": 100, "size": 10, "slots": 4}', true)`,
+    [...leader],
+  ],
   holds_true: [
     `select pgqueue.holds_true(jsonb_build_object('config', pgqueue.config_mark(), 'ended', '[]'::jsonb, 'jobs', (
        select coalesce(jsonb_agg(jsonb_build_object(

@@ -27,7 +27,7 @@ export const rights: Readonly<
   },
   scheduler: {
     functions:
-      'advance_flows answer_explain ask_explain behind count_activity count_behind dispatch end_holds expire fire_schedule item_facts items_behind job_traces key_numbers lead lease_limit lose_nodes maintain_history missing_nodes note_missing_nodes note_policy open_explains promote queue_numbers reap report resign set_feed share_uses stop_jobs take_back take_explain tick tick_due tick_state trim_flows trim_history uuid_v7 wait_facts waiting_job waiting_tasks wanted_slots watch_leader',
+      'advance_flows answer_explain ask_explain behind count_activity count_behind dispatch dispatch_backlog end_holds expire fire_schedule item_facts items_behind job_traces key_numbers lead lease_limit lose_nodes maintain_history missing_nodes note_missing_nodes note_policy open_explains promote queue_numbers reap report resign set_feed share_uses stop_jobs take_back take_explain tick tick_due tick_state trim_flows trim_history uuid_v7 wait_facts waiting_job waiting_tasks wanted_slots watch_leader',
     tables: {
       job: 'select',
       installation: 'select',

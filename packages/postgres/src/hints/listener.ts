@@ -48,8 +48,8 @@ export function startListener(options: ListenerOptions): Listener {
     client.on('end', () => failed(new Error('the LISTEN connection ended')));
     client.on('notification', ({ channel, payload }) => onHint(channel, payload ?? ''));
     await connected(client.connect());
-    for (const channel of channels) await client.query(`listen ${pg.escapeIdentifier(channel)}`);
     direct = await check(client);
+    for (const channel of channels) await client.query(`listen ${pg.escapeIdentifier(channel)}`);
     for (const channel of channels) onHint(channel, '');
   };
 

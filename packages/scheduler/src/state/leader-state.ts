@@ -1,5 +1,6 @@
 import type { Observer, Settlement } from '@pgqueue/core';
 import type { TickRead } from '@pgqueue/postgres/internal';
+import type { Backlog } from './lanes/backlog.ts';
 import type { DeferredLanes } from './lanes/deferred-lanes.ts';
 import { createDeferredLanes } from './lanes/deferred-lanes.ts';
 import type { OpenPages } from './lanes/open-page.ts';
@@ -56,6 +57,8 @@ export interface LeaderState {
   after: string;
   /** Jobs dispatched by the last tick. */
   dispatched: number;
+  /** Jobs of the one lane that has more waiting than is known. */
+  backlog: Backlog | undefined;
   /** The last full read, and the time of its answer. */
   lastLook: { readonly read: TickRead; readonly config: string; readonly atMs: number } | undefined;
   readonly unheard: Unheard;
@@ -102,6 +105,7 @@ export function createLeaderState({
     capabilities: '',
     after: '',
     dispatched: 0,
+    backlog: undefined,
     lastLook: undefined,
     unheard: createUnheard(),
     wakes: createWakes(),

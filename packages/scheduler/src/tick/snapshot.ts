@@ -35,6 +35,8 @@ const keysBusy = 32;
 const busyMin = 100;
 const keysMax = 500;
 
+/** Jobs to read while those of a backlog go without being read. */
+const backlogWant = 100;
 /** Below this many free places, twice as many jobs are read: the places may double from tick to tick. */
 const roomFew = 500;
 
@@ -42,8 +44,11 @@ const roomFew = 500;
  * Returns the next read's limits: the room of the last tick plus 20 %. `discovers`: number of unknown lanes
  * that may be found. With thousands of known lanes, reading more jobs per lane would only fill the cache.
  */
-export function ask({ room, batch, dispatched }: LeaderState, discovers: number): ReadRequest {
-  const rows = Math.min(batch, Math.max(wantMin, Math.min(2 * room, roomFew), Math.ceil(room * 1.2)));
+export function ask({ room, batch, dispatched, backlog }: LeaderState, discovers: number): ReadRequest {
+  const rows =
+    backlog === undefined
+      ? Math.min(batch, Math.max(wantMin, Math.min(2 * room, roomFew), Math.ceil(room * 1.2)))
+      : Math.min(batch, backlogWant);
   if (discovers > 0) return { want: rows, keys: Math.min(keysMax, Math.max(keysBusy, discovers)), rows };
   const keys = dispatched >= busyMin ? keysBusy : keysMin;
   return { want: Math.min(rows, keys * depthMin), keys, rows };

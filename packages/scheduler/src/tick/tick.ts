@@ -6,11 +6,17 @@ import { endHolds, loadPolicyState, setFeed, settledMax, wakeNodes } from '@pgqu
 import type { Behind } from '../state/background-rescan.ts';
 import { createBehind } from '../state/background-rescan.ts';
 import { createDispatchSpans } from './spans.ts';
+import { isTracing } from '@pgqueue/telemetry/internal';
 import type { Flying } from '../state/items/item.ts';
+import type { Backlog, PlanWritten } from '../state/lanes/backlog.ts';
+import { backlogOf, isBehind } from '../state/lanes/backlog.ts';
+import type { Looking } from './read-snapshot.ts';
 import { knowsAll, look } from './read-snapshot.ts';
 import type { LeaderState } from '../state/leader-state.ts';
 import { createLeaderState } from '../state/leader-state.ts';
 import type { Settings } from '../options.ts';
+import { remember } from './batch-size.ts';
+import { dispatchMore } from './dispatch-backlog.ts';
 import type { PollInterval } from './poll-interval.ts';
 import { createPollInterval } from './poll-interval.ts';
 import type { SafePlan } from '../policy/planner.ts';
@@ -92,17 +98,16 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   const tick = async (leader: Leader, news?: News): Promise<number> => {
     const startedAt = performance.now();
     if (state.epoch !== leader.epoch) state = await begin(options, state, leader);
+    if (state.backlog !== undefined && isBehind(state.backlog, news)) {
+      const waitMs = await goOn(looks, state, state.backlog, { leader, startedAt });
+      if (waitMs !== undefined) return waitMs;
+    } else state.backlog = undefined;
     if (news !== undefined && nothingWaits(state, news, startedAt)) return skip(pollInterval, state);
     // if the plan from hints is not written, the retry reads: waiting jobs only if the hints named new ones
     const again = news?.jobs.length === 0 ? { ended: null, jobs: [] } : undefined;
     const { read, load, flying, guess, keys, brief, owes } = await see(looks, state, { news, startedAt });
-    const snapshot = toSnapshot(read, load, {
-      ...state,
-      flying,
-      ...options.beside(read.state.now),
-      batchMax: state.batch,
-      horizonMs: horizonOf(options, state),
-    });
+    if (guess !== undefined) state.backlog = undefined;
+    const snapshot = snapshotOf(options, state, { read, load, flying });
     const planned = planner.plan(snapshot);
     if (guess !== undefined && (planned.dispatch.length === 0 || planned.recall.length > 0)) {
       planner.dropped();
@@ -143,6 +148,9 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     const more = mayHaveMore(state, { ...places, snapshot, planned, read, keys, written, brief });
     state.caughtUp = !atOnce && !more;
     state.owesLook = owes;
+    const seen = { snapshot, planned, written, readAt: startedAt, tookMs: durationMs };
+    const whole = !brief && !cutShort && written.count === dispatch.length;
+    state.backlog = whole ? findBacklog(options, state, seen) : undefined;
     const openMs = planned.nextMs === null ? null : planned.nextMs - snapshot.nowMs;
     const nextMs = soonest(openMs, state.cursors.dueMs(startedAt));
     const waitMs = pollInterval.next({ jobs: written.count, atOnce, more, nextMs });
@@ -161,9 +169,75 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
   };
 }
 
+/** Returns the backlog that a plan leaves, if the rules allow to dispatch it without reading its jobs. */
+function findBacklog(
+  { settings }: DispatcherOptions,
+  { laneCache, lookahead, feeds }: LeaderState,
+  plan: PlanWritten,
+): Backlog | undefined {
+  // spans name their jobs
+  if (
+    !settings.alike ||
+    feeds ||
+    isTracing() ||
+    !laneCache.whole() ||
+    laneCache.leftOut().size > 0 ||
+    lookahead.walking()
+  )
+    return undefined;
+  return backlogOf(laneCache, plan);
+}
+
+/**
+ * Runs a tick that dispatches jobs of a backlog and reads only what is in flight. Resolves to the milliseconds until the
+ * next tick; undefined: the waiting jobs must be read.
+ */
+async function goOn(
+  options: Looks,
+  state: LeaderState,
+  backlog: Backlog,
+  { leader, startedAt }: { readonly leader: Leader; readonly startedAt: number },
+): Promise<number | undefined> {
+  const { settings, pollInterval } = options;
+  const { unheard, cursors } = state;
+  if (startedAt >= backlog.untilMs || unheard.dueAt() < Infinity || pollInterval.skips()) return undefined;
+  const asked = ask(state, state.laneCache.discovers());
+  const { read, load } = await lookAndTell(options, state, { ...asked, startedAt, due: false, brief: true });
+  const flying = state.inFlight.flying();
+  const snapshot = snapshotOf(options, state, { read, load, flying });
+  const went = await dispatchMore(options, state, backlog, { leader, load, snapshot, flying });
+  if (went === undefined) return undefined;
+  const { room, written } = went;
+  const { held, forecast } = backlog;
+  const durationMs = performance.now() - startedAt;
+  remember(state, settings, { room, jobs: written.count, written: written.count, durationMs, looked: true });
+  tellTick(settings, snapshot, { held, written, durationMs });
+  const { settled, nodes } = state;
+  const told = { leader, snapshot, held, forecast, flying, nodes, settled, durationMs };
+  options.onTick({ ...told, dispatched: written, questions: read.questions, ...setAside(state) });
+  state.caughtUp = false;
+  const nextMs = cursors.dueMs(startedAt);
+  const atOnce = state.backlog === undefined;
+  return untilRead(state, pollInterval.next({ jobs: written.count, atOnce, more: false, nextMs }));
+}
+
 /** Returns what ticks leave out. */
 function setAside({ unreadable, laneCache }: LeaderState): Pick<TickReport, 'unreadable' | 'leftOut'> {
   return { unreadable: unreadable.current(), leftOut: laneCache.leftOut() };
+}
+
+function snapshotOf(
+  options: DispatcherOptions,
+  state: LeaderState,
+  { read, load, flying }: Pick<PlanInput, 'read' | 'load' | 'flying'>,
+): Snapshot {
+  return toSnapshot(read, load, {
+    ...state,
+    flying,
+    ...options.beside(read.state.now),
+    batchMax: state.batch,
+    horizonMs: horizonOf(options, state),
+  });
 }
 
 /** Notes the jobs held in the lanes just read, since jobs behind them may be able to go. */
@@ -177,8 +251,9 @@ function noteHeld(
   lookahead.note({ ...seen, reason: (id) => (left.has(id) ? leftOut : held(id)) });
 }
 
-function forgetPlaces({ onServerLost }: DispatcherOptions, { cursors }: LeaderState): void {
-  cursors.reset();
+function forgetPlaces({ onServerLost }: DispatcherOptions, state: LeaderState): void {
+  state.cursors.reset();
+  state.backlog = undefined;
   onServerLost();
 }
 
@@ -231,9 +306,24 @@ interface PlanInput extends Pick<Supposed, 'read' | 'load' | 'flying'> {
   readonly owes: boolean;
 }
 
+/** What reads need. */
+interface Looks extends DispatcherOptions {
+  readonly pollInterval: PollInterval;
+  readonly behind: Behind;
+}
+
+/** Reads the database, and tells those who wait for it what was seen. */
+async function lookAndTell(options: Looks, state: LeaderState, looking: Looking): ReturnType<typeof look> {
+  const seen = await look(options, state, looking);
+  options.onSeen(seen.read);
+  if (state.wakes.overlooked(state.inFlight.flying().items, seen.read.state.now))
+    void wakeNodes(options.database);
+  return seen;
+}
+
 /** Builds the input from hints if they suffice, else reads the database. */
 async function see(
-  options: DispatcherOptions & { readonly pollInterval: PollInterval; readonly behind: Behind },
+  options: Looks,
   state: LeaderState,
   { news, startedAt }: { readonly news: News | undefined; readonly startedAt: number },
 ): Promise<PlanInput> {
@@ -242,10 +332,7 @@ async function see(
   if (guess !== undefined) return { ...guess, guess, keys, brief: true, owes: options.pollInterval.skips() };
   const due = options.pollInterval.asksDue(news !== undefined);
   const brief = news?.jobs.length === 0 && !due && knowsAll(state) && state.unheard.dueAt() === Infinity;
-  const seen = await look(options, state, { ...asked, keys, startedAt, due, brief });
-  options.onSeen(seen.read);
-  if (state.wakes.overlooked(state.inFlight.flying().items, seen.read.state.now))
-    void wakeNodes(options.database);
+  const seen = await lookAndTell(options, state, { ...asked, keys, startedAt, due, brief });
   return { ...seen, flying: state.inFlight.flying(), guess, keys, brief, owes: false };
 }
 
@@ -276,50 +363,6 @@ async function begin(
  */
 function horizonOf({ settings, hearing }: DispatcherOptions, { tickMs }: LeaderState): number {
   return hearing() ? Math.min(settings.horizonMs, Math.max(horizonMinMs, 3 * tickMs)) : settings.horizonMs;
-}
-
-/** Target duration of a tick, in milliseconds, because every new job waits for the current tick. */
-const tickGoalMs = 50;
-/**
- * Smallest batch after slow ticks, unless `batchMax` is smaller. With thousands of waiting lanes, most of a
- * tick is spent on the lanes: half as many jobs hardly shorten it, and double the cost per job.
- */
-const batchMin = 1_000;
-
-/**
- * Records the tick's results for the next tick. `looked`: the snapshot was read. A tick planned from hints
- * takes half the time and says nothing about how long work items must last.
- */
-function remember(
-  state: LeaderState,
-  { batchMax }: Settings,
-  tick: {
-    readonly room: number;
-    readonly jobs: number;
-    readonly written: number;
-    readonly durationMs: number;
-    readonly looked: boolean;
-  },
-): void {
-  const { room, written, durationMs, looked } = tick;
-  state.room = room;
-  state.dispatched = written;
-  if (written > 0 && looked) state.tickMs += (durationMs - state.tickMs) * 0.2;
-  state.batch = batchAfter(state, { ...tick, batchMax });
-}
-
-/**
- * Returns the next batch size: smaller after a slow tick with a batch at least half full (a slow database,
- * thousands of lanes), larger again after fast ticks.
- */
-function batchAfter(
-  { batch }: LeaderState,
-  tick: { readonly jobs: number; readonly durationMs: number; readonly batchMax: number },
-): number {
-  const { jobs, durationMs, batchMax } = tick;
-  if (durationMs > tickGoalMs && jobs * 2 > batch)
-    return Math.max(Math.min(batchMin, batchMax), Math.ceil(batch * 0.8));
-  return durationMs < tickGoalMs / 2 ? Math.min(batchMax, Math.ceil(batch * 1.1)) : batch;
 }
 
 /**

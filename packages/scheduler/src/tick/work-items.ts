@@ -111,10 +111,23 @@ function isAlone({ bundle }: PlannedRow, job: KnownJob, held: HeldCounts): boole
 function sizeOf(pool: string, task: string, planned: number, { nodes, ready }: RowParts): number {
   const { ms, slots } = measured(pool, task, nodes);
   if (ms === undefined) return 1;
-  const { least, most, perSlot } = batchMs;
-  const size = within(ms, Math.max(least, Math.min(most, slots * perSlot)));
   const spread = Math.max(Math.ceil((planned + ready) / Math.max(1, slots)), Math.floor(spreadMs / ms));
-  return Math.max(1, Math.min(size, spread));
+  return Math.max(1, Math.min(fullSize(ms, slots), spread));
+}
+
+/** Returns the batch size for a task while more of its jobs wait than slots can take, and the slots that can; 1: it gets no batches. */
+export function fullBatch(
+  pool: string,
+  task: string,
+  nodes: RowParts['nodes'],
+): { readonly size: number; readonly slots: number } {
+  const { ms, slots } = measured(pool, task, nodes);
+  return { size: ms === undefined ? 1 : fullSize(ms, slots), slots };
+}
+
+function fullSize(ms: number, slots: number): number {
+  const { least, most, perSlot } = batchMs;
+  return within(ms, Math.max(least, Math.min(most, slots * perSlot)));
 }
 
 /**

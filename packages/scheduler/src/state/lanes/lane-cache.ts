@@ -49,6 +49,8 @@ export interface LaneCache {
   readonly find: (id: string) => KnownJob | undefined;
   /** Call when a plan was written. Removes its jobs, and requests a read of lanes with refused jobs. */
   readonly wrote: (planned: Iterable<string>, written: ReadonlyMap<string, number>) => void;
+  /** Empties a lane of which jobs were dispatched that were never read: what is known of it may be in flight. */
+  readonly usedUp: (lane: string) => void;
   /** Requests lanes by name, each with the number of jobs the next tick must read. */
   readonly want: (lanes: Iterable<readonly [string, number]>) => void;
 }
@@ -182,6 +184,12 @@ export function createLaneCache(cursors: Pick<LaneCursors, 'went'>, max: number 
         if (!gaps) cursors.went(name, lane, stays);
         settle(memory, left);
       }
+    },
+    usedUp: (name) => {
+      const entry = known.get(name);
+      if (entry === undefined) return;
+      for (const depths of [wanted, deep]) depths.delete(name);
+      put(memory, name, { ...entry.lane, jobs: renew(memory, name, []), more: true, fresh: false }, true);
     },
     want: (lanes) => {
       for (const [name, jobs] of lanes) {
