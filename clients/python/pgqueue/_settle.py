@@ -327,7 +327,7 @@ class Settler:
 
     def _set_aside(self, batch: list[Ended], fallbacks: int) -> bool:
         """Puts jobs that another transaction has locked aside. False: there are none any more."""
-        free = self._statements.unlocked(self._link, [one.settlement.lease.id for one in batch])
+        free = self._statements.unlocked(self._link, [one.settlement.lease for one in batch])
         locked = [one for one in batch if one.settlement.lease.id not in free]
         with self._condition:
             self._locked += locked
@@ -341,7 +341,7 @@ class Settler:
 
     def _look(self) -> None:
         self._look_at = time.monotonic() + LOOK
-        free = self._statements.unlocked(self._link, [one.settlement.lease.id for one in self._locked])
+        free = self._statements.unlocked(self._link, [one.settlement.lease for one in self._locked])
         with self._condition:
             self._singles.extend(one for one in self._locked if one.settlement.lease.id in free)
             self._locked = [one for one in self._locked if one.settlement.lease.id not in free]

@@ -221,14 +221,11 @@ class Statements:
             link.one(f"select {self.schema}.add_jobs(%s::uuid, %s::uuid, %s::jsonb, %s)", [*lease, jobs, again]) is True
         )
 
-    def unlocked(self, link: Link, ids: Sequence[str]) -> set[str]:
-        """Those of the jobs that no other transaction has locked, or that are gone."""
-        return {
-            id
-            for (id,) in link.query(
-                f"select f::text from {self.schema}.unlocked_jobs(%s::uuid[]) f", [plain_array(ids)]
-            )
-        }
+    def unlocked(self, link: Link, leases: Sequence[Lease]) -> set[str]:
+        """The ids of those leases whose jobs no other transaction has locked, or that are lost."""
+        given = [plain_array(one.id for one in leases), plain_array(one.token for one in leases)]
+        statement = f"select f::text from {self.schema}.unlocked_jobs(%s::uuid[], %s::uuid[]) f"
+        return {id for (id,) in link.query(statement, given)}
 
     def release(self, link: Link, leases: Sequence[Lease]) -> None:
         given = [plain_array(one.id for one in leases), plain_array(one.token for one in leases)]

@@ -245,7 +245,10 @@ const statements: Readonly<Record<string, readonly [string, readonly unknown[]]>
   amend: ['select * from pgqueue.amend($1::uuid[], 5)', ['pending']],
   erase: ['select * from pgqueue.erase($1::uuid[])', ['dead']],
   redrive: ['select * from pgqueue.redrive($1::uuid[])', ['dead']],
-  unlocked_jobs: ['select pgqueue.unlocked_jobs($1::uuid[])', ['leased']],
+  unlocked_jobs: [
+    'select pgqueue.unlocked_jobs($1::uuid[], array_fill($2::uuid, array[cardinality($1::uuid[])]))',
+    ['leased', tokenOfLoad],
+  ],
   release: [
     `select * from pgqueue.release($1::uuid[], array_fill($2::uuid, array[cardinality($1::uuid[])]))`,
     ['leased', tokenOfLoad],

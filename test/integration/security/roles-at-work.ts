@@ -131,7 +131,7 @@ export const statements: Readonly<
       'select * from peek()',
       `select * from job_result(${ids})`,
       `select * from settle(${ids}, ${ids}, array['done'], array[null::float8], array[null])`,
-      `select unlocked_jobs(${ids}), has_leader()`,
+      `select unlocked_jobs(${ids}, ${ids}), has_leader()`,
       'select id, state, tasks from node',
     ],
     cannot: [

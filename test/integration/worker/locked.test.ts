@@ -106,8 +106,11 @@ describe('a running job that an open transaction has locked', () => {
 
 test('an impatient settlement that meets a lock changes nothing, and its jobs can be told apart', async () => {
   const { ids } = await running(['done', 'done']);
-  const leases = await bench.sql('select id, lock_token as token from pgqueue.work_queue');
-  const settlements = (leases as readonly { id: string; token: string }[]).map(
+  const leases = (await bench.sql('select id, lock_token as token from pgqueue.work_queue')) as readonly {
+    id: string;
+    token: string;
+  }[];
+  const settlements = leases.map(
     ({ id, token }) => ({ id, token, outcome: 'done', delayMs: null, data: null }) as const,
   );
   await application.query('begin');
@@ -119,13 +122,27 @@ test('an impatient settlement that meets a lock changes nothing, and its jobs ca
   const gone = '00000000-0000-7000-8000-000000000000';
   // the server sends the error before it releases the locks of the refused transaction
   await expect
-    .poll(() => unlockedJobs(bench.database, [...ids, gone]), { timeout: 20_000 })
+    .poll(() => unlockedJobs(bench.database, [...leases, { id: gone, token: gone }]), { timeout: 20_000 })
     .toEqual(new Set([ids[1], gone]));
   expect(await Promise.all(ids.map(statusOf))).toEqual(['running', 'running']);
   await application.query('rollback');
-  expect(await unlockedJobs(bench.database, ids)).toEqual(new Set(ids));
+  expect(await unlockedJobs(bench.database, leases)).toEqual(new Set(ids));
   expect([...(await settle(bench.database, settlements, { impatient: true })).values()]).toEqual([
     'done',
     'done',
   ]);
+});
+
+test('a search for unlocked jobs locks none whose token it does not have', async () => {
+  const ids = [...(await running(['done', 'done'])).ids].sort();
+  await bench.sql(`update pgqueue.work_queue set lock_token = id`);
+  await application.query('begin');
+  const leases = ids.map((id) => ({ id, token: ids[0] ?? '' }));
+  const query = async (text: string, values: readonly unknown[]) =>
+    (await application.query(text, [...values])).rows;
+  expect(await unlockedJobs({ ...bench.database, query } as typeof bench.database, leases)).toEqual(
+    new Set(ids),
+  );
+  expect(await bench.sql('select id from pgqueue.queue for update skip locked')).toEqual([{ id: ids[1] }]);
+  await application.query('rollback');
 });

@@ -54,9 +54,13 @@ export interface SettleOptions {
  */
 export const lockMs = 200;
 
-/** Returns the given jobs that no other transaction has locked, or that are gone. */
-export function unlockedJobs(target: Target, ids: readonly string[]): Promise<ReadonlySet<string>> {
-  return askIds(target, 'unlocked_jobs($1::uuid[])', [ids]);
+/** Returns the ids of the given leases whose jobs no other transaction has locked, or that are lost. */
+export function unlockedJobs(
+  target: Target,
+  leases: readonly Pick<SettleRequest, 'id' | 'token'>[],
+): Promise<ReadonlySet<string>> {
+  const values = [leases.map(({ id }) => id), leases.map(({ token }) => token)];
+  return askIds(target, 'unlocked_jobs($1::uuid[], $2::uuid[])', values);
 }
 
 /**

@@ -36,7 +36,7 @@ export function createLockedOut({ database, abandoned, settle, onGivenUp }: Lock
     try {
       const free = await unlockedJobs(
         database,
-        asked.map(({ settlement }) => settlement.id),
+        asked.map(({ settlement }) => settlement),
       );
       const freed = take(asked.filter(({ settlement }) => free.has(settlement.id)));
       if (freed.length > 0) settle(freed);

@@ -146,8 +146,8 @@ export function createSender(parts: SenderParts): Send {
  */
 async function unlockedOf(database: Target, batch: readonly Ended[]): Promise<readonly Ended[]> {
   try {
-    const ids = batch.map(({ settlement }) => settlement.id);
-    const free = await unlockedJobs(database, ids);
+    const leases = batch.map(({ settlement }) => settlement);
+    const free = await unlockedJobs(database, leases);
     return batch.filter(({ settlement }) => free.has(settlement.id));
   } catch {
     return batch;

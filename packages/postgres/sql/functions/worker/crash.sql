@@ -23,7 +23,8 @@ as $$
 #variable_conflict use_column
 declare
   v_now timestamptz := clock_timestamp();
-  v_ids uuid[] := array(select w.id from work_queue w where w.position = any (p_positions) and w.lock_key is not null);
+  v_ids uuid[];
+  v_tokens uuid[];
   v_feed boolean;
   v_crashed uuid[];
   v_verdicts text[];
@@ -32,10 +33,12 @@ declare
 begin
   select l.feed, case when l.place is distinct from tables_place() and l.place is not null then 'infinity' else l.placed end
   into v_feed, v_placed from scheduler_lease l;
+  select array_agg(w.id), array_agg(w.lock_token) into v_ids, v_tokens
+  from work_queue w where w.position = any (p_positions) and w.lock_key is not null;
   if p_wait then
     perform from queue q where q.id = any (v_ids) order by q.id for update;
   else
-    v_ids := array(select unlocked_jobs(v_ids));
+    v_ids := array(select unlocked_jobs(v_ids, v_tokens));
   end if;
   with lost as materialized (
     select w.position, w.id, w.lock_key, w.started, w.cancelled is not null as stop, w.started >= v_placed as here, w.together is not null as bundled,

@@ -89,30 +89,38 @@ begin
 end
 $$;
 
--- Returns the given jobs that no other transaction has locked, or that are gone: nothing holds up their
--- settlement. Nor has any locked an older dead letter of the same id, which a death replaces. A worker calls it when a
--- settlement has met a lock: an application may hold a running job's row for as long as its transaction is open.
+-- Returns the given jobs that no other transaction has locked, that are gone, or whose lease has another token:
+-- nothing holds up their settlement. Nor has any locked an older dead letter of the same id, which a death replaces.
+-- A worker calls it when a settlement has met a lock: an application may hold a running job's row for as long as
+-- its transaction is open.
 --
--- Safe because: it changes nothing, waits for nothing, and its locks end with its transaction. Served by the
--- primary keys of queue and dead_letter.
-create function unlocked_jobs(p_ids uuid[]) returns setof uuid
+-- Safe because: it changes nothing, waits for nothing, and its locks end with its transaction. It locks only jobs
+-- whose token the caller has, which may settle them. Served by work_queue_id and the primary keys of queue and
+-- dead_letter.
+create function unlocked_jobs(p_ids uuid[], p_tokens uuid[]) returns setof uuid
   language sql volatile security definer
   set search_path from current
   set plan_cache_mode = force_generic_plan
   set jit = off
   set enable_seqscan = off
   set enable_bitmapscan = off
+  set enable_nestloop = off
   set enable_mergejoin = off
 as $$
-  with free as materialized (
-    select q.id from queue q where q.id = any (p_ids) order by q.id for update skip locked
+  with leased as materialized (
+    select w.id from work_queue w, unnest(p_ids, p_tokens) as x (id, token)
+    where w.id = any (p_ids) and w.id = x.id and w.lock_token = x.token
+  ),
+  free as materialized (
+    select q.id from queue q where q.id = any (p_ids) and q.id in (select l.id from leased l) order by q.id for update skip locked
   ),
   dead as materialized (
-    select d.id from dead_letter d where d.id = any (p_ids) order by d.id for update skip locked
+    select d.id from dead_letter d where d.id = any (p_ids) and d.id in (select l.id from leased l) order by d.id for update skip locked
   )
   select x.id from unnest(p_ids) as x (id)
-  where (x.id in (select f.id from free f) or (select q.id from queue q where q.id = x.id) is null)
-    and (x.id in (select d.id from dead d) or (select d.id from dead_letter d where d.id = x.id) is null)
+  where x.id not in (select l.id from leased l)
+    or ((x.id in (select f.id from free f) or (select q.id from queue q where q.id = x.id) is null)
+        and (x.id in (select d.id from dead d) or (select d.id from dead_letter d where d.id = x.id) is null))
 $$;
 
 -- Ends attempts that are all done: a part of settle, whose settings plan it. A shorter way than settle_mixed
