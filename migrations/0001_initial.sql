@@ -6727,7 +6727,7 @@ $$;
 
 -- functions/worker/lease.sql
 
--- Extends leases: each ends p_ms from now. A lease that has run out can be extended while nobody has taken it
+-- Extends leases: each ends p_ms from now, ten years on at most. A lease that has run out can be extended while nobody has taken it
 -- over. An id that is missing from the answer was lost. Served by work_queue_id; settle says why nested loops
 -- are off.
 create function extend(p_ids uuid[], p_tokens uuid[], p_ms float8[])
@@ -6750,7 +6750,7 @@ begin
   end if;
   return query
     update work_queue w set lock_timeout = v_now + x.ms * interval '1 millisecond'
-    from unnest(p_ids, p_tokens, p_ms) as x (id, token, ms)
+    from (select u.id, u.token, least(u.ms, 3.2e11) as ms from unnest(p_ids, p_tokens, p_ms) as u (id, token, ms)) x
     where w.id = any (p_ids) and w.id = x.id and w.lock_token = x.token
     returning w.id, x.ms, w.cancelled is not null;
 end

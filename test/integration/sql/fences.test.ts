@@ -71,6 +71,17 @@ describe('a stale holder changes nothing, and is told so', () => {
     );
   });
 
+  test.each([`'infinity'`, '3e14', `'NaN'`])(
+    'a lease is extended by ten years at most: %s ms',
+    async (ms) => {
+      const { id, token } = await ground.running(node);
+      const text = `select lease_ms from pgqueue.extend(array[$1::uuid], array[$2::uuid], array[${ms}::float8])`;
+      expect(await ground.one(text, [id, token])).toBe(3.2e11);
+      const soon = `select lock_timeout < clock_timestamp() + interval '11 years' from pgqueue.work_queue where id = $1`;
+      expect(await ground.one(soon, [id])).toBe(true);
+    },
+  );
+
   test('a lease that ran out but that nobody took can be extended, and settled', async () => {
     const late = await ground.running(node);
     await ground.sql(`update pgqueue.work_queue set lock_timeout = clock_timestamp() - interval '1 s'`);
