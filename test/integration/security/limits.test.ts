@@ -44,6 +44,10 @@ describe('sizes, in plain SQL', () => {
     await sql(register, ['a', '{}', 'x'.repeat(1_000)]);
     await expect(sql(register, ['b', '{}', 'x'.repeat(1_001)])).rejects.toMatchObject({ code: '23514' });
     await expect(sql(register, ['b', json(262_144), ''])).rejects.toMatchObject({ code: '23514' });
+    const tasks = (count: number): string =>
+      JSON.stringify(Object.fromEntries(Array.from({ length: count }, (_, n) => [n, { min: 1, max: 1 }])));
+    await sql(register, ['b', tasks(1_000), '']);
+    await expect(sql(register, ['b', tasks(1_001), ''])).rejects.toThrow(/at most 1,000 tasks: give each/);
     const id = await insert({ task: 'hello' });
     const token = await run('c', [id]);
     await sql('select pgqueue.nack($1, $2, $3)', [id, token, 'x'.repeat(1_000_000)]);

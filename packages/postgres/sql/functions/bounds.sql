@@ -58,6 +58,9 @@ begin
       using errcode = 'check_violation', table = 'node', constraint = 'node_tasks_check';
   elsif not fits(p_tasks, 262144) then
     raise exception 'tasks are at most 256 KiB' using errcode = 'check_violation', table = 'node', constraint = 'node_tasks_size';
+  elsif (select count(*) from jsonb_object_keys(p_tasks)) > 1000 then
+    raise exception 'a node has at most 1,000 tasks: give each of several nodes a part of them'
+      using errcode = 'check_violation', table = 'node', constraint = 'node_tasks_size';
   end if;
   -- jsonb orders values by their kind first: a value between two numbers is a number
   select t.key into v_task

@@ -181,20 +181,20 @@ export interface TickRead {
  */
 export async function readTick(target: Target, input: TickInput): Promise<TickRead> {
   const [row] = await target.query<{
-    readonly state:
-      | (TickState & Pick<TickRead, 'enqueuers' | 'tallies'> & { readonly config: string })
-      | null;
+    readonly state: TickState | null;
+    readonly marks: Pick<TickRead, 'enqueuers' | 'tallies' | 'config'>;
     readonly due: TickDue | null;
     readonly questions: readonly OpenExplain[] | null;
     readonly rows: string;
-  }>(`select state, due, questions, rows from ${target.schema}.tick($1)`, [JSON.stringify(toRead(input))]);
+  }>(`select state, marks, due, questions, rows from ${target.schema}.tick($1)`, [
+    JSON.stringify(toRead(input)),
+  ]);
   if (row === undefined || row.state === null) {
     throw new Error("a tick's snapshot came back without its state");
   }
-  const { state, due, questions } = row;
+  const { state, marks, due, questions } = row;
   const lanes = toLanes(JSON.parse(row.rows) as readonly ListedLane[]);
-  const { enqueuers, config, tallies } = state;
-  return { state, enqueuers, config, tallies, due, questions: questions ?? [], lanes };
+  return { state, ...marks, due, questions: questions ?? [], lanes };
 }
 
 /**
