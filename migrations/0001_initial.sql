@@ -7544,16 +7544,19 @@ begin
 end
 $$;
 
--- Appends one attempt's error; keeps the newest 100.
+-- Appends one attempt's error, whose message is a text in any case; keeps the newest 100.
 create function with_error(p_errors jsonb, p_error jsonb, p_node text, p_try integer, p_at timestamptz) returns jsonb
   language plpgsql stable
   set search_path from current
 as $$
+declare
+  v_error jsonb := case when jsonb_typeof(p_error) = 'object' then p_error else jsonb_build_object('message', p_error) end;
 begin
+  if jsonb_typeof(v_error -> 'message') is distinct from 'string' then
+    v_error := v_error || jsonb_build_object('message', coalesce(v_error ->> 'message', ''));
+  end if;
   return (case when jsonb_array_length(coalesce(p_errors, '[]')) >= 100 then p_errors - 0 else coalesce(p_errors, '[]') end)
-    || jsonb_build_array(
-         (case when jsonb_typeof(p_error) = 'object' then p_error else jsonb_build_object('message', p_error) end)
-         || jsonb_build_object('node', p_node, 'try', p_try, 'at', p_at));
+    || jsonb_build_array(v_error || jsonb_build_object('node', p_node, 'try', p_try, 'at', p_at));
 end
 $$;
 

@@ -147,11 +147,25 @@ export function errorLine(error: unknown): string {
   return lineOf(error, 0).slice(0, lineMax).toWellFormed();
 }
 
+/**
+ * Returns name and message of an error read from a row, as texts: other writers may have stored anything. `name` is null
+ * if it is no text.
+ */
+export function errorTexts(stored: unknown): { readonly name: string | null; readonly message: string } {
+  const { name, message } = isObject(stored)
+    ? (stored as Readonly<Record<string, unknown>>)
+    : { message: stored };
+  return {
+    name: typeof name === 'string' ? name : null,
+    message: typeof message === 'string' ? message : (JSON.stringify(message) ?? ''),
+  };
+}
+
 function lineOf(error: unknown, depth: number): string {
-  if (!isObject(error)) return typeof error === 'string' ? error : (JSON.stringify(error) ?? '');
-  const { name, message, errors, cause } = error as Readonly<Record<string, unknown>>;
-  const said = typeof message === 'string' ? message : (JSON.stringify(message) ?? '');
-  let line = said === '' && typeof name === 'string' ? name : said;
+  const { name, message } = errorTexts(error);
+  let line = message === '' ? (name ?? '') : message;
+  if (!isObject(error)) return line;
+  const { errors, cause } = error as Readonly<Record<string, unknown>>;
   if (depth >= depthMax) return line;
   if (Array.isArray(errors) && errors.length > 0) {
     line += ` (${errors

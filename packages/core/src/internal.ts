@@ -3,7 +3,7 @@
 export { aCodec } from './codec/codec.ts';
 export * from './codec/encoded-rows.ts';
 export * from './codec/stored-error.ts';
-export { errorData, errorLine } from './error-data.ts';
+export { errorData, errorLine, errorTexts } from './error-data.ts';
 export { throwProblems, unreachable } from './errors.ts';
 export { countByTask, terminalStatuses } from './events.ts';
 export * from './flow/check-graph.ts';

@@ -31,7 +31,7 @@ export async function jobPage({ settings }: Office, desk: Desk, id: string): Pro
   };
   const progress = jsonOf(show(job.progress, 'progress'));
   const shown = documents === undefined ? null : documentsOf(documents, show);
-  const nowMs = job.created.getTime() + job.ageMs;
+  const nowMs = nowOf(job);
   return {
     at: new Date(nowMs).toISOString(),
     job: {
@@ -57,6 +57,11 @@ export async function jobPage({ settings }: Office, desk: Desk, id: string): Pro
     traceUrl: traceUrlOf(settings, job),
     actions: desk.role === 'viewer' ? [] : actionsOf(job),
   };
+}
+
+/** Returns the time by the database's clock, or by this process's if the job was created at an infinite time. */
+function nowOf({ created, ageMs }: JobSummary): number {
+  return Number.isFinite(ageMs) ? created.getTime() + ageMs : Date.now();
 }
 
 async function flowOf({ database }: Desk, { flow, step }: JobSummary): Promise<JobPage['job']['flow']> {

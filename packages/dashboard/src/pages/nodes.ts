@@ -1,3 +1,4 @@
+import type { NodeInfo } from '@pgqueue/postgres';
 import type { NodeRow, Nodes } from '../contract.ts';
 import type { Desk } from '../desk.ts';
 import type { Parameters } from '../http/parameters.ts';
@@ -12,14 +13,7 @@ export async function nodesPage({ operator }: Desk, query: Parameters): Promise<
     at: new Date().toISOString(),
     nodes: nodes.slice(0, nodesMax).map((node): NodeRow => {
       const { id, state, overdue, pool, slots, slotsInUse, leases, heartbeatAgeMs, ageMs, software } = node;
-      const tasks = Object.entries(node.tasks).map(([task, { min, max, timeoutMs, batch, isolated }]) => ({
-        task,
-        min,
-        max,
-        timeoutMs: timeoutMs ?? null,
-        batch: batch === true,
-        isolated: isolated === true,
-      }));
+      const tasks = Object.entries(node.tasks).flatMap(([task, can]) => taskOf(task, can));
       return {
         id,
         state,
@@ -36,4 +30,13 @@ export async function nodesPage({ operator }: Desk, query: Parameters): Promise<
     }),
     more: nodes.length > nodesMax,
   };
+}
+
+/** Returns none for a task that the row of another writer describes by null: the node runs no job of it. */
+function taskOf(task: string, can: NodeInfo['tasks'][string] | null): NodeRow['tasks'] {
+  if (can === null) return [];
+  const { min, max, timeoutMs, batch, isolated } = can;
+  return [
+    { task, min, max, timeoutMs: timeoutMs ?? null, batch: batch === true, isolated: isolated === true },
+  ];
 }

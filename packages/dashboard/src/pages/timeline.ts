@@ -28,9 +28,10 @@ export function timelineOf({
   ];
 }
 
-function failedOf(error: AttemptError, attempt: number): TimelineEntry {
-  const at = new Date(error.at);
-  const { ms } = error;
+/** Converts a failed attempt; rows of other writers may hold anything. */
+function failedOf(error: AttemptError | null, attempt: number): TimelineEntry {
+  const { ms, node = null } = error ?? {};
+  const at = new Date(error?.at ?? Number.NaN);
   const durationMs = typeof ms === 'number' && Number.isFinite(ms) && ms >= 0 ? ms : null;
   return {
     kind: 'failed',
@@ -38,7 +39,7 @@ function failedOf(error: AttemptError, attempt: number): TimelineEntry {
     at: timeOf(at) ?? '',
     started: durationMs === null ? null : timeOf(new Date(at.getTime() - durationMs)),
     durationMs,
-    node: error.node,
+    node,
     error: errorOf(error),
   };
 }

@@ -1,5 +1,5 @@
 import type { ErrorData } from '@pgqueue/core';
-import { errorLine } from '@pgqueue/core/internal';
+import { errorLine, errorTexts } from '@pgqueue/core/internal';
 import type { QueueInfo, Status } from '@pgqueue/postgres';
 import type { AttemptError as StoredError } from '@pgqueue/postgres/internal';
 import type { ListedJob } from '@pgqueue/postgres/internal/dashboard';
@@ -15,11 +15,11 @@ import type {
   WorkerUse,
 } from '../contract.ts';
 
-/** Converts a date for the wire; null for null and for invalid dates. */
+/** Converts a date for the wire; null for null, and for invalid and infinite ones, which the driver returns as numbers. */
 export function timeOf(date: Date): Time;
 export function timeOf(date: Date | null): Time | null;
-export function timeOf(date: Date | null): Time | null {
-  return date === null || !Number.isFinite(date.getTime()) ? null : date.toISOString();
+export function timeOf(date: Date | number | null): Time | null {
+  return date instanceof Date && Number.isFinite(date.getTime()) ? date.toISOString() : null;
 }
 
 export function exactly(count: number): Count {
@@ -90,10 +90,10 @@ export function jobRowOf(job: ListedJob): JobRow {
   };
 }
 
-export function errorOf(error: StoredError): AttemptError {
+export function errorOf(error: StoredError | null): AttemptError {
   return {
-    kind: error.kind ?? 'error',
-    name: error.name ?? null,
+    kind: error?.kind ?? 'error',
+    name: errorTexts(error).name,
     message: errorLine(error),
     stack: stackOf(error),
   };
@@ -102,7 +102,7 @@ export function errorOf(error: StoredError): AttemptError {
 const causesMax = 5;
 
 /** Joins the error's own stack with those of up to 5 causes. */
-function stackOf(error: StoredError): string | null {
+function stackOf(error: StoredError | null): string | null {
   const stacks: string[] = [];
   let cause: Partial<ErrorData> | null | undefined = error;
   for (let depth = 0; depth <= causesMax && typeof cause === 'object' && cause !== null; depth += 1) {

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { errorTexts } from '@pgqueue/core/internal';
 import type { Database } from '../connection/database.ts';
 import type { DeadFilter, DeadJob } from '../reads/dead.ts';
 import { parseCursor } from '../reads/dead.ts';
@@ -102,8 +103,7 @@ export function groupOf({ queue, task, reason, lastError }: Omit<GroupedDead, 'g
   readonly name: string | null;
   readonly message: string;
 } {
-  const name = lastError?.name ?? null;
-  const own = lastError?.message ?? '';
+  const { name, message: own } = lastError === null ? { name: null, message: '' } : errorTexts(lastError);
   const shared = withoutDetails(own);
   const whole = JSON.stringify([queue, task, reason, name, shared]);
   const message = hasWords.test(shared) ? shared : own.slice(0, messageMax);

@@ -1,5 +1,6 @@
 import { neverMs, PgQueueError } from '@pgqueue/core';
 import type { Hold } from '@pgqueue/core';
+import { errorTexts } from '@pgqueue/core/internal';
 import type { Database } from '../../connection/database.ts';
 import type { WaitFacts } from '../../reads/explain.ts';
 import { readWaitFacts } from '../../reads/explain.ts';
@@ -102,7 +103,8 @@ function onItsWay({ key }: JobSummary): Reason {
 
 function endedReasons(job: JobSummary): readonly Reason[] {
   if (job.status !== 'dead') return [{ kind: 'ended', outcome: job.status, at: job.finished }];
-  return [{ kind: 'dead', reason: job.reason ?? 'unknown', error: job.lastError?.message ?? null }];
+  const error = job.lastError === null ? null : errorTexts(job.lastError).message;
+  return [{ kind: 'dead', reason: job.reason ?? 'unknown', error }];
 }
 
 /** Returns the reasons that hold an unfinished job. `waited`: the flow that it waits for. Pure: needs no database. */

@@ -233,6 +233,7 @@ function afterTries(tries: number): string {
   return tries > 0 ? ` after ${tries} failed ${tries === 1 ? 'try' : 'tries'}` : '';
 }
 
-function at(date: Date | null): string {
-  return date?.toISOString() ?? 'an unknown time';
+/** Formats a time. The driver returns an infinite one as a number. */
+function at(date: Date | number | null): string {
+  return date instanceof Date && Number.isFinite(date.getTime()) ? date.toISOString() : 'an unknown time';
 }
