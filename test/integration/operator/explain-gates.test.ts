@@ -134,6 +134,26 @@ describe('the gates of a policy', () => {
     await bench.scheduled(first);
   });
 
+  test("a delayed job that is due, and whose row an application's transaction holds", async () => {
+    await bench.hand();
+    const [id = ''] = await bench.add({});
+    const late = `update pgqueue.queue set run_after = clock_timestamp() - interval '1 minute' where id = $1`;
+    await bench.database.query(late, [id]);
+    const application = new pg.Client({ connectionString: bench.test.url });
+    await application.connect();
+    try {
+      await application.query('begin');
+      await application.query('select from pgqueue.queue where id = $1 for update', [id]);
+      await bench.leads();
+      expect((await bench.operator.explain(id)).reasons).toMatchObject([
+        { kind: 'held', gate: 'locked_row', message: expect.stringContaining('holds its row'), until: null },
+      ]);
+    } finally {
+      await application.end();
+    }
+    await bench.scheduled(id);
+  });
+
   test('a circuit breaker that has opened, until it tries again', async () => {
     const hand = await bench.hand();
     const breaker = circuitBreaker({

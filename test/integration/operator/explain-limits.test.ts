@@ -139,4 +139,23 @@ describe('the nodes', () => {
     await hand.ends(first, 'done');
     await bench.scheduled(id);
   });
+
+  test('a slot is free: jobs on nodes that do not run the task do not count, and jobs of a batch count once', async () => {
+    const hand = await bench.hand({ slots: 2, tasks: ['other'] });
+    await bench.leads();
+    const others = await bench.add({ task: 'other', key: 'a' }, { task: 'other', key: 'b' });
+    await bench.scheduled(...others);
+    await hand.claims();
+    await bench.node({ id: 'able', slots: 2 });
+    await bench.operator.queues.pause('mail');
+    const [id = ''] = await bench.add({ queue: 'mail' });
+    expect(await bench.holds(id)).toMatchObject([{ kind: 'paused_queue' }]);
+    await bench.database.query(
+      `insert into pgqueue.work_queue (jobs, version, pool, task, lock_key, lock_token, lock_timeout, started)
+       values (array[gen_random_uuid(), gen_random_uuid(), gen_random_uuid()], 1, 'default', 't', 'able', gen_random_uuid(), clock_timestamp() + interval '1 hour', clock_timestamp())`,
+      [],
+    );
+    expect(await bench.holds(id)).toMatchObject([{ kind: 'paused_queue' }]);
+    await bench.database.query('delete from pgqueue.work_queue where jobs is not null', []);
+  });
 });

@@ -14,7 +14,7 @@ export interface WaitFacts extends Omit<QueueLimits, 'weight'> {
   /** Live nodes of the pool (`nodes`), and those of them that can run the job (`capable`). */
   readonly nodes: number;
   readonly capable: number;
-  /** Slots of the capable nodes, and the pool's running and ready work items. */
+  /** Slots of the capable nodes, those of them that run something, and the pool's ready work items. */
   readonly slots: number;
   readonly running: number;
   readonly ready: number;

@@ -143,14 +143,14 @@ as $$
     where q.id = p_job
   ),
   live as materialized (
-    select n.slots,
+    select n.id, n.slots,
            coalesce(one.payload_version between (n.tasks -> one.task -> 'min')::integer
                                             and (n.tasks -> one.task -> 'max')::integer, false) as capable
     from one join node n on n.pool = one.pool and n.state = 'alive'
       and n.heartbeat > one.now - n.lost_after_ms * interval '1 millisecond'
   ),
   items as materialized (
-    select w.pool, w.position, w.lock_key, coalesce(w.together::text, w.id::text) as unit, w.id <> one.id as other,
+    select w.pool, w.position, w.lock_key, coalesce(-w.together, w.position) as slot, coalesce(w.together::text, w.id::text) as unit, w.id <> one.id as other,
            (select q.key from queue q where q.id = w.id and q.queue = one.queue) as key
     from one, work_item w
   )
@@ -163,7 +163,10 @@ as $$
     'nodes', (select count(*) from live),
     'capable', (select count(*) from live where capable),
     'slots', (select coalesce(sum(slots), 0) from live where capable),
-    'running', (select count(i.lock_key) from items i where i.pool = one.pool),
+    -- batches that a node has claimed beyond its slots wait in it
+    'running', (
+      select coalesce(sum(least(l.slots, h.taken)), 0)
+      from (select i.lock_key, count(distinct i.slot) as taken from items i group by i.lock_key) h join live l on l.id = h.lock_key and l.capable),
     'ready', (select count(*) from items i where i.pool = one.pool and i.lock_key is null),
     'itemsAhead', (select count(*) from items i where i.pool = one.pool and i.lock_key is null and i.position < one.position),
     'queueInFlight', (select count(distinct i.unit) from items i where i.other and i.key is not null),

@@ -107,6 +107,16 @@ function endedReasons(job: JobSummary): readonly Reason[] {
   return [{ kind: 'dead', reason: job.reason ?? 'unknown', error }];
 }
 
+/** Longest time that the leader takes to make a due job pending, unless it is far behind. */
+const lateMs = 2_000;
+
+const lockedRow: Reason = {
+  kind: 'held',
+  gate: 'locked_row',
+  message: "it is due, and an application's transaction holds its row, unless the scheduler is behind",
+  until: null,
+};
+
 /** Returns the reasons that hold an unfinished job. `waited`: the flow that it waits for. Pure: needs no database. */
 export function waitReasons(
   job: JobSummary,
@@ -125,6 +135,8 @@ export function waitReasons(
   } else if (facts.dueInMs !== null && facts.dueInMs > 0) {
     const { runAfter, tries } = job;
     reasons.push({ kind: 'delayed', until: runAfter, ms: facts.dueInMs, tries });
+  } else if (facts.dueInMs !== null && facts.dueInMs < -lateMs && facts.leader !== null) {
+    reasons.push(lockedRow);
   }
   const isReady = job.position !== null;
   if (facts.paused && !isReady) reasons.push({ kind: 'paused_queue', queue: job.queue });
