@@ -1648,6 +1648,20 @@ begin
 end
 $$;
 
+-- Returns when a job that waits for a retry or the end of a snooze is due, in milliseconds. 8.64e15 (neverMs in
+-- @pgqueue/core): the job is suspended, and its run_after, ten years on, stands for no time.
+create function retry_due_ms(p_id uuid, p_run_after timestamptz) returns float8
+  language plpgsql stable
+  set search_path from current
+as $$
+begin
+  if p_run_after > clock_timestamp() + interval '5 years' and is_suspended(p_id) then
+    return 8.64e15;
+  end if;
+  return date_part('epoch', p_run_after) * 1000;
+end
+$$;
+
 -- functions/flow/jobs.sql
 
 -- Jobs of flows: how they get into QUEUE, and what is noted when they leave it.
@@ -4986,7 +5000,7 @@ as $$
         and not in_batch(f.id)
       order by f.queue, f.key, f.priority, f.seq limit 1),
     'retryDueMs', (
-      select extract(epoch from r.run_after)::float8 * 1000 from queue r
+      select retry_due_ms(r.id, r.run_after) from queue r
       where r.run_after is not null and r.last_token is not null and r.queue = q.queue and r.key = q.key
       order by r.queue, r.key, r.run_after limit 1))
   from queue q
@@ -5202,7 +5216,7 @@ begin
   ),
   depth as materialized (select greatest(1, ceil((p_read -> 'want')::float8 / greatest(1, count(*))))::integer as of_lane from page)
   select y.queue::text, y.key::text, y.paged, y.n, y.wanted, (
-    select date_part('epoch', r.run_after) * 1000 from queue r
+    select retry_due_ms(r.id, r.run_after) from queue r
     where r.run_after is not null and r.last_token is not null and r.queue = y.queue and r.key = y.key
     order by r.queue, r.key, r.run_after limit 1) as retry_due_ms
   from (

@@ -108,6 +108,31 @@ describe('the gates of a policy', () => {
     expect(await bench.holds(third)).toEqual([{ ...held, message: `${line} its job ${second} is ready` }]);
   });
 
+  test('ordered keys: a job that waits in its handler holds the line, and nobody knows until when', async () => {
+    const hand = await bench.hand();
+    await bench.leads(by(ordered()));
+    const job = { queue: 'mail', key: 'acme' };
+    const [first = '', second = ''] = await bench.add(job, job);
+    await bench.scheduled(first);
+    await hand.claims();
+    await bench.database.query(
+      `insert into pgqueue.flow (id, name, waiter, waiter_created, waiter_token)
+       select gen_random_uuid(), 'waits', q.id, q.created, w.lock_token from pgqueue.queue q join pgqueue.work_queue w using (id)`,
+      [],
+    );
+    await hand.ends(first, 'retry', 3.2e11);
+    const explained = await until('the leader sees it wait', async () => {
+      const found = await bench.explain(second);
+      return found.start?.blocked === true && found;
+    });
+    const message = 'key acme of queue mail is ordered: one of its jobs waits in its handler';
+    expect(explained.reasons).toContainEqual({ kind: 'held', gate: 'ordered', message, until: null });
+    expect(explained.start).toEqual({ at: null, blocked: true, evidence: [message] });
+    await bench.operator.jobs.cancel([first]);
+    await bench.hint();
+    await bench.scheduled(second);
+  });
+
   test("ordered keys: a job whose row an application's transaction holds, and those behind it", async () => {
     await bench.hand();
     const job = { queue: 'mail', key: 'acme' };

@@ -59,7 +59,7 @@ export interface Lane {
   readonly skipped?: boolean;
   /**
    * Time at which the first job of this key that waits for its retry, or for the end of its snooze, is due.
-   * Null: no job does.
+   * Null: no job does. {@link neverMs}: it waits in its handler, for jobs or a signal, and nobody knows until when.
    */
   readonly retryDueMs: number | null;
   /** Set when the lane was read together with `inFlight`. Otherwise it may be some ticks old. */

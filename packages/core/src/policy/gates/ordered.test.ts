@@ -4,6 +4,7 @@ import { policy } from '../compose/compose.ts';
 import type { Gate } from '../gate.ts';
 import { fifo } from '../orders/ranked.ts';
 import type { Explanation } from '../policy.ts';
+import { neverMs } from '../policy.ts';
 import type { Candidate, Lane, Snapshot } from '../snapshot.ts';
 import { laneName } from '../snapshot.ts';
 import { ordered } from './ordered.ts';
@@ -77,6 +78,14 @@ describe('of an ordered key', () => {
       dispatch: [],
       nextMs: null,
     });
+  });
+
+  test('none goes while one waits in its handler, and nobody knows until when', () => {
+    const lane = laneWith({ retryDueMs: neverMs });
+    const plan = made.plan(aSnapshot({ lanes: [lane] }), made.initial);
+    expect(plan).toMatchObject({ dispatch: [], nextMs: null, held: { steps: { ordered: 3 } } });
+    const message = 'key a of queue steps is ordered: one of its jobs waits in its handler';
+    expect(why(first, lane)).toEqual([{ gate: 'ordered', message, untilMs: neverMs }]);
   });
 
   test('what is not fresh is read anew first', () => {

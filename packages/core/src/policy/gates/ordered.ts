@@ -6,6 +6,7 @@ import { aName, checkPart } from '../check-part.ts';
 import { madeWith } from '../made-with.ts';
 import type { Gate, OpenGate } from '../gate.ts';
 import type { Hold } from '../policy.ts';
+import { neverMs } from '../policy.ts';
 import type { Candidate, InFlight, JobFacts, Lane, Snapshot } from '../snapshot.ts';
 import { laneName } from '../snapshot.ts';
 import { sayGroup, sayTime } from './state/format.ts';
@@ -26,8 +27,8 @@ const shape: Shape<OrderedOptions> = { name: optional(aName), when: optional(aFu
 /**
  * Runs the jobs of a key strictly one after the other, through completion.
  *
- * A job goes only if no other job of its key is in flight, waits for its retry or waits for the end of a
- * snooze. A job that is dead, cancelled or expired lets the next one go. Waiting jobs keep the order of their
+ * A job goes only if no other job of its key is in flight, waits for its retry, waits for the end of a
+ * snooze, or waits in its handler for jobs or a signal. A job that is dead, cancelled or expired lets the next one go. Waiting jobs keep the order of their
  * key: by priority, then as they were enqueued. A plan dispatches one job of an ordered key. That job never
  * goes in a bundle, whose jobs could end differently.
  *
@@ -84,7 +85,7 @@ function openOrdered(snapshot: Snapshot, when: (job: JobFacts) => boolean): Open
       if (obstacle === undefined) return 'admit';
       if (obstacle.kind === 'unread') unread.add(lane);
       // a retry that is due already needs no wake-up: the next read of the lane shows it
-      if (obstacle.kind === 'retry' && obstacle.dueMs > snapshot.nowMs) {
+      if (obstacle.kind === 'retry' && obstacle.dueMs > snapshot.nowMs && obstacle.dueMs < neverMs) {
         nextMs = Math.min(nextMs ?? Infinity, obstacle.dueMs);
       }
       return 'hold_lane';
@@ -109,8 +110,9 @@ function explain(job: Candidate, obstacle: Obstacle | undefined): Omit<Hold, 'ga
       return { message: `${line} its job ${id} is ${state}`, untilMs: null, paced: true };
     }
     case 'retry': {
-      const message = `${line} one of its jobs waits until ${sayTime(obstacle.dueMs)} to run again`;
-      return { message, untilMs: obstacle.dueMs };
+      const { dueMs } = obstacle;
+      const waits = dueMs < neverMs ? `waits until ${sayTime(dueMs)} to run again` : 'waits in its handler';
+      return { message: `${line} one of its jobs ${waits}`, untilMs: dueMs };
     }
     case 'planned':
       return { message: `${line} another job of it has just gone`, untilMs: null, paced: true };

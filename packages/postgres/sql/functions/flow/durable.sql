@@ -186,3 +186,17 @@ begin
     select from flow f where f.waiter = p_id and f.waiter_token = (select q.last_token from queue q where q.id = p_id));
 end
 $$;
+
+-- Returns when a job that waits for a retry or the end of a snooze is due, in milliseconds. 8.64e15 (neverMs in
+-- @pgqueue/core): the job is suspended, and its run_after, ten years on, stands for no time.
+create function retry_due_ms(p_id uuid, p_run_after timestamptz) returns float8
+  language plpgsql stable
+  set search_path from current
+as $$
+begin
+  if p_run_after > clock_timestamp() + interval '5 years' and is_suspended(p_id) then
+    return 8.64e15;
+  end if;
+  return date_part('epoch', p_run_after) * 1000;
+end
+$$;

@@ -110,7 +110,7 @@ as $$
         and not in_batch(f.id)
       order by f.queue, f.key, f.priority, f.seq limit 1),
     'retryDueMs', (
-      select extract(epoch from r.run_after)::float8 * 1000 from queue r
+      select retry_due_ms(r.id, r.run_after) from queue r
       where r.run_after is not null and r.last_token is not null and r.queue = q.queue and r.key = q.key
       order by r.queue, r.key, r.run_after limit 1))
   from queue q

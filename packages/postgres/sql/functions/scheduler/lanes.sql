@@ -135,7 +135,7 @@ begin
   ),
   depth as materialized (select greatest(1, ceil((p_read -> 'want')::float8 / greatest(1, count(*))))::integer as of_lane from page)
   select y.queue::text, y.key::text, y.paged, y.n, y.wanted, (
-    select date_part('epoch', r.run_after) * 1000 from queue r
+    select retry_due_ms(r.id, r.run_after) from queue r
     where r.run_after is not null and r.last_token is not null and r.queue = y.queue and r.key = y.key
     order by r.queue, r.key, r.run_after limit 1) as retry_due_ms
   from (
