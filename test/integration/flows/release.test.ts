@@ -113,3 +113,24 @@ test('a payload of null stays null, also in a step that opens later, and none is
   await end(await jobsOf(flow, 0));
   expect(await payloads(1)).toEqual(given);
 });
+
+test("times of a later step's jobs are read with the settings of the session that starts the flow", async () => {
+  const job = { task: 'hello', run_after: '01/02/2040 10:00', expires_at: '03/04/2041 10:00' };
+  const steps = [
+    { name: 'first', jobs: [{ task: 'hello' }] },
+    { name: 'then', needs: [[0, 'done']], jobs: [job] },
+  ];
+  const flow = await own.database.transaction(async (client) => {
+    await client.query(`set local datestyle to 'SQL, DMY'`);
+    await client.query(`set local timezone to 'Asia/Tokyo'`);
+    const { rows } = await client.query<{ readonly id: string }>(
+      'select flow_id as id from pgqueue.start_flow($1::jsonb)',
+      [JSON.stringify({ name: 'dates', steps })],
+    );
+    return rows[0]?.id ?? '';
+  });
+  await end(await jobsOf(flow, 0));
+  expect(await sql('select run_after, expires_at from pgqueue.queue where step = 1')).toEqual([
+    { run_after: new Date('2040-02-01T01:00:00Z'), expires_at: new Date('2041-04-03T01:00:00Z') },
+  ]);
+});

@@ -123,10 +123,13 @@ begin
            case when s.kind = 'jobs' then s.size else 0 end, case when s.later then s.size else 0 end, s.stop_after, s.delay,
            case when not s.later then p_now + s.delay end, case when not s.later then p_now end, case
              when not s.later or s.size = 0 then null
-             -- each has an id: a release that a crash undid, after its jobs had begun, is done again with the same ones
-             when s.size <= 500 and not jsonb_path_exists(s.jobs, '$[*] ? (!exists (@.id) || @.id == null)') then array[s.jobs]
+             -- each has an id: a release that a crash undid, after its jobs had begun, is done again with the same ones; and
+             -- times with an offset, as the caller's settings read them: the session that releases them may have others
+             when s.size <= 500 and not jsonb_path_exists(s.jobs, '$[*] ? (!exists (@.id) || @.id == null || exists (@.run_after) || exists (@.expires_at))') then array[s.jobs]
              else array(
-               select jsonb_agg(case when j.job ->> 'id' is null then j.job || jsonb_build_object('id', uuid_v7()) else j.job end order by j.n)
+               select jsonb_agg(j.job || jsonb_strip_nulls(jsonb_build_object(
+                 'id', coalesce((j.job ->> 'id')::uuid, uuid_v7()), 'run_after', (j.job ->> 'run_after')::timestamptz,
+                 'expires_at', (j.job ->> 'expires_at')::timestamptz)) order by j.n)
                from jsonb_array_elements(s.jobs) with ordinality as j (job, n) group by (j.n - 1) / 500 order by (j.n - 1) / 500) end
     from steps s
   ),
