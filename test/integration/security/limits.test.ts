@@ -166,3 +166,27 @@ describe('pending jobs of one key', () => {
     });
   });
 });
+
+test('a user without any right holds up a replacement by a lock that everyone may take, and no other enqueue', async () => {
+  const stranger = await database.pool.connect();
+  try {
+    await stranger.query('begin');
+    await stranger.query('set local role pg_signal_backend');
+    await stranger.query(
+      `select pg_advisory_xact_lock(hashtextextended('pgqueue:unique', n)) from generate_series(0, 1023) n`,
+    );
+    await producer.enqueueByName('t', {});
+    const replacing = producer.enqueueByName('t', {}, { uniqueKey: { key: 'a', onConflict: 'replace' } });
+    await expect
+      .poll(() =>
+        sql(
+          `select from pg_locks where locktype = 'advisory' and not granted and database = (select oid from pg_database where datname = current_database())`,
+        ),
+      )
+      .toHaveLength(1);
+    await stranger.query('rollback');
+    expect((await replacing).outcome).toBe('enqueued');
+  } finally {
+    stranger.release(true);
+  }
+});

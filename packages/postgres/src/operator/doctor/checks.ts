@@ -211,7 +211,7 @@ const health: readonly Check[] = [
     says: 'this user sees for how long other sessions have held vacuum back',
     severity: 'warning',
     remedy:
-      'an old snapshot is not told of, here, by "pgqueue status" and by metrics: as an administrator, grant pg_read_all_stats to the schema\'s roles (_scheduler, _viewer, _operator), or to the users of these programs',
+      'an old snapshot is not told of, here, by "pgqueue status" and by metrics: as an administrator, grant pg_read_all_stats to the schema\'s roles (_scheduler, _operator; not _viewer, whom it would show payloads in the statements of others), or to the users of these programs',
     find: () =>
       `select distinct concat('sessions of ', a.usename) as id from pg_stat_activity a
        where a.datname = current_database() and a.usesysid is not null and a.pid <> pg_backend_pid()
