@@ -63,12 +63,15 @@ def encrypted(
 def blind(value: str, key: Key) -> str:
     """A text that stands for a value in an attribute, a key or a unique key, which are stored in the clear.
 
-    Equal values give equal texts; without the key nobody can tell the value. HMAC-SHA256. Use a key of its own.
+    Equal values give equal texts; without the key nobody can tell the value. HMAC-SHA256 of `pgqueue-blind`, a
+    line feed and the value. Use a key of its own.
     """
     secret = _secret(key)
     if secret is None or not isinstance(value, str):
         raise PgQueueError("configuration", f"blind(value, key): value must be a text, and key {_A_KEY}")
-    return base64.urlsafe_b64encode(hmac.digest(secret, value.encode(), hashlib.sha256)).rstrip(b"=").decode()
+    # starts unlike all else that is derived from a key: no value can be chosen that gives the key of a cipher
+    digest = hmac.digest(secret, f"pgqueue-blind\n{value}".encode(), hashlib.sha256)
+    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
 class _Encrypted:

@@ -187,7 +187,9 @@ class Link:
         return self.connection
 
     def _prepare(self, connection: psycopg.Connection[Any]) -> None:
-        session = connection.execute("select current_setting('default_transaction_isolation'), pg_backend_pid()").fetchone()
+        session = connection.execute(
+            "select current_setting('default_transaction_isolation'), pg_backend_pid()"
+        ).fetchone()
         assert session is not None
         self._strict = session[0] not in ("read committed", "read uncommitted")
         self.direct = session[1] == connection.info.backend_pid

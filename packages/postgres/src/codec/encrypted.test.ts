@@ -68,6 +68,15 @@ describe('the vectors', () => {
   });
 });
 
+test.each(['pgqueue-chacha20-poly1305', 'pgqueue-key'])(
+  'blind of %s is not what is derived from a key that serves for both',
+  (value) => {
+    const [{ key } = { key: '' }] = keys;
+    const derived = crypto.createHmac('sha256', Buffer.from(key, 'base64')).update(value).digest('base64url');
+    expect(blind(value, key)).not.toBe(derived);
+  },
+);
+
 test('any text is the same to node:crypto and to sodium', () => {
   fc.assert(
     fc.property(fc.jsonValue(), (value) => {
