@@ -1134,6 +1134,10 @@ $$;
 -- cancellation is asked for, too. So does a suspended one: its handler waits in the middle of the old work. One that
 -- sleeps takes the new payload, and begins anew: nothing tells it from one that was snoozed, or waits for its next try.
 --
+-- bound: the payload is encrypted for the new id, so a waiting job keeps its own under replace and debounce. That one comes
+-- back as stored if it is encrypted: the caller compares the two, and enqueues once more what differs, encrypted for the
+-- id of that job, in the same transaction. Equal payloads differ once they are encrypted, and would begin the job anew.
+--
 -- again: an id that has ended counts as repeated, as far back as history reaches. The function looks for it
 -- before it changes anything, and once more after the insert, which waits for a settlement of the same id
 -- under way and would come after it. Only READ COMMITTED shows both.
@@ -1148,7 +1152,7 @@ $$;
 -- with any upsert. The jobs that a transaction changed here can't be settled until it ends: keep it short.
 -- Served by queue_unique, the primary keys, and work_queue_id.
 create function enqueue_unique(p_jobs jsonb)
-  returns table (ordinal integer, job_id uuid, outcome text)
+  returns table (ordinal integer, job_id uuid, outcome text, stored jsonb)
   language plpgsql volatile security definer
   set search_path from current
   set jit = off
@@ -1161,6 +1165,7 @@ declare
   j record;
   v_existing uuid;
   v_outcome text;
+  v_stored jsonb;
   v_after timestamptz;
   v_max_wait interval;
   v_running uuid[] := '{}';
@@ -1170,11 +1175,11 @@ begin
   perform lock_unique_keys(p_jobs);
   for j in
     -- a payload may be null, and is {} if there is none
-    select x.*, coalesce(x.payload, p_jobs -> (x.ordinality - 1)::integer -> 'payload', '{}') as stored
+    select x.*, coalesce(x.payload, p_jobs -> (x.ordinality - 1)::integer -> 'payload', '{}') as given
     from rows from (jsonb_to_recordset(p_jobs) as (
       n integer, id uuid, queue text, task text, key text, priority integer, attributes jsonb, run_after timestamptz,
       delay_ms float8, expires_at timestamptz, timeout_ms float8, max_tries smallint, max_crashes smallint, retry jsonb,
-      unique_key text, mode text, max_wait_ms float8, payload jsonb, payload_version integer, trace jsonb, again boolean))
+      unique_key text, mode text, max_wait_ms float8, payload jsonb, payload_version integer, trace jsonb, again boolean, bound boolean))
       with ordinality as x
     -- unique keys in one order for all producers: no deadlock between two batches
     order by x.unique_key is not null, case when x.unique_key is not null then x.task end, x.unique_key, x.n
@@ -1192,7 +1197,7 @@ begin
                          max_crashes, retry, unique_key, payload, payload_version, trace)
       values (coalesce(j.id, uuid_v7()), coalesce(j.queue, 'default'), j.task, coalesce(j.key, ''), coalesce(j.priority, 0),
               coalesce(j.attributes, '{}'), v_after, j.expires_at, j.timeout_ms * interval '1 millisecond',
-              coalesce(j.max_tries, 20), coalesce(j.max_crashes, 3), j.retry, j.unique_key, j.stored,
+              coalesce(j.max_tries, 20), coalesce(j.max_crashes, 3), j.retry, j.unique_key, j.given,
               coalesce(j.payload_version, 1), j.trace)
       on conflict do nothing
       returning id into v_existing;
@@ -1214,7 +1219,7 @@ begin
         exit when found;
         continue;
       end if;
-      select id into v_existing from queue where task = j.task and unique_key = j.unique_key for update;
+      select id, payload into v_existing, v_stored from queue where task = j.task and unique_key = j.unique_key for update;
       continue when not found;
       v_supersedes := j.mode = 'supersede';
       if cardinality(recall(array[v_existing])) = 0 or (not v_supersedes and is_suspended(v_existing)) then
@@ -1226,7 +1231,7 @@ begin
         continue;
       end if;
       update queue
-      set payload = j.stored, payload_version = coalesce(j.payload_version, 1),
+      set payload = case when j.bound then payload else j.given end, payload_version = coalesce(j.payload_version, 1),
           attributes = coalesce(j.attributes, '{}'), priority = coalesce(j.priority, 0), trace = coalesce(j.trace, trace),
           expires_at = j.expires_at,
           run_after = case when j.mode <> 'debounce' then run_after
@@ -1239,7 +1244,8 @@ begin
     if v_outcome is null then
       raise exception 'unique key % of task % changes hands too fast', j.unique_key, j.task using errcode = '40001';
     end if;
-    return query select j.n, v_existing, v_outcome;
+    return query select j.n, v_existing, v_outcome,
+      case when j.bound and v_outcome in ('replaced', 'debounced') and v_stored ->> '$enc' <> '' then v_stored end;
   end loop;
   if cardinality(v_running) > 0 then
     perform cancel_superseded(v_running);

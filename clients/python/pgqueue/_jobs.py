@@ -172,6 +172,9 @@ def _row_of(job: Job, codec: Codec | None) -> dict[str, Any]:
     problems = _problems(job)
     unique = Unique(job.unique_key) if isinstance(job.unique_key, str) else job.unique_key
     id = (job.id or make_id()).lower() if job.id is None or is_uuid(job.id) else ""
+    if codec is not None and isinstance(unique, Unique) and unique.on_conflict in ("replace", "debounce"):
+        # the payload is encrypted for the id of the new job: under that of the waiting one nobody could read it
+        problems.append("on_conflict replace and debounce don't go with a codec: use supersede")
     payload = _checked_text(job.payload, "payload", 262_144, problems)
     if payload is not None and codec is not None and not problems:
         payload = codec.encode(payload, Place(id, "payload", job.task))

@@ -293,6 +293,13 @@ class Encryption(unittest.TestCase):
         self.assertEqual(self.codec(plain="accept").decode({"a": 1}, place), {"a": 1})
         refused("undecodable", lambda: self.codec().decode({"a": 1}, place), "not encrypted")
 
+    def test_a_payload_is_not_encrypted_for_a_job_that_another_one_replaces(self) -> None:
+        for mode in ("keep", "supersede"):
+            rows_of([Job("a", unique_key=Unique("u", mode))], self.codec())
+        for mode in ("replace", "debounce"):
+            rows_of([Job("a", unique_key=Unique("u", mode))], None)
+            refused("invalid_job", lambda: rows_of([Job("a", unique_key=Unique("u", mode))], self.codec()), "supersede")
+
     def test_blind_texts(self) -> None:
         for one in self.vectors["blind"]:
             self.assertEqual(blind(one["value"], one["key"]), one["text"])

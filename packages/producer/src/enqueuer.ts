@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { Codec, Enqueued, JobOptions, NewJob, Observer, Task, TraceContext } from '@pgqueue/core';
 import type { JobRow } from '@pgqueue/core/internal';
 import { PgQueueError } from '@pgqueue/core';
@@ -7,6 +8,7 @@ import {
   encodedRow,
   encodedRows,
   isTask,
+  placeOf,
   unreachable,
 } from '@pgqueue/core/internal';
 import { carrying, sendingOf, traceSend } from '@pgqueue/telemetry/internal';
@@ -50,14 +52,24 @@ export type EnqueuedOf<Jobs extends readonly NewJob[]> = {
 /** Enqueues rows somewhere. */
 export type Write = (rows: readonly JobRow[], options: WriteOptions) => Promise<readonly Enqueued[]>;
 
+/** Older job that is to take the payload of a row. */
+export interface TakenOver {
+  /** Of the row. */
+  readonly index: number;
+  /** Of the older job. */
+  readonly id: string;
+  /** Payload (JSON text) that the older job has; undefined: it is not encoded. */
+  readonly stored: string | undefined;
+}
+
 export interface WriteOptions {
   /** Some of the ids may have been enqueued before. */
   readonly again: boolean;
   /**
-   * Returns the row of a job whose payload stands in for that of an older job, encoded for the id of that one. Undefined:
-   * no payload of these rows is bound to an id.
+   * Returns the row of a job whose payload an older job is to take, encoded for the id of that one; undefined: that one has
+   * an equal payload. Undefined: no payload of these rows is bound to an id.
    */
-  readonly rebound?: ((index: number, id: string) => JobRow) | undefined;
+  readonly rebound?: ((taken: TakenOver) => JobRow | undefined) | undefined;
   /** Not repeated after a transient error. For a producer without a router. */
   readonly once?: boolean;
 }
@@ -168,10 +180,22 @@ function reboundTo(
   const takes = ({ unique }: JobRow): boolean =>
     unique?.onConflict === 'replace' || unique?.onConflict === 'debounce';
   if (!plain.some(takes)) return undefined;
-  return (index, id) => {
-    const { payload } = encodedRow(codec, { ...(plain[index] as JobRow), id });
+  return ({ index, id, stored }) => {
+    const row = { ...(plain[index] as JobRow), id };
+    if (stored !== undefined && isPayloadOf(codec, row, stored)) return undefined;
+    const { payload } = encodedRow(codec, row);
     return { ...(rows[index] as JobRow), payload };
   };
+}
+
+/** Reports whether a stored payload (JSON text) is equal to that of a row; one that can't be decoded is not. */
+function isPayloadOf(codec: Codec, row: JobRow, stored: string): boolean {
+  try {
+    const value = codec.decode(JSON.parse(stored), placeOf(row, 'payload'));
+    return isDeepStrictEqual(value, JSON.parse(row.payload));
+  } catch {
+    return false;
+  }
 }
 
 /** Tells of jobs that were enqueued. */

@@ -4,6 +4,7 @@ import { PgQueueError } from '@pgqueue/core';
 import type { Database, Executor } from '@pgqueue/postgres';
 import type {
   EnqueueInput,
+  EnqueuedRow,
   FlowStarted,
   HintedEnqueue,
   Hints,
@@ -25,7 +26,7 @@ import {
   signalJob,
   startFlows,
 } from '@pgqueue/postgres/internal';
-import type { Write, WriteOptions } from './enqueuer.ts';
+import type { TakenOver, Write, WriteOptions } from './enqueuer.ts';
 
 /** A way to the database: a producer's own, or a caller's transaction. Its writes send hints. */
 export interface WritePath {
@@ -194,36 +195,37 @@ function enqueueInOne(
 }
 
 /**
- * Enqueues within a transaction. A payload that an older job has taken is written once more, encoded for the id of that job,
- * which the transaction keeps locked: nobody reads the payload of the first write.
+ * Enqueues within a transaction. A payload that an older job is to take is written by a second statement, encoded for the id
+ * of that job, which the transaction keeps locked; not if the job has an equal one already, and so keeps its state.
  */
 async function enqueueBound(
   target: Target,
   rows: readonly JobRow[],
   { again, rebound, ...home }: BoundOptions,
 ): Promise<readonly Enqueued[]> {
-  const enqueued = await enqueueJobs(target, rows, { again, ...home });
+  const enqueued = await enqueueJobs(target, rows, { again, bound: rebound !== undefined, ...home });
   if (rebound === undefined) return enqueued;
-  const taken = takenOver(rows, enqueued);
+  const taken = takenOver(rows, enqueued).flatMap((one) => {
+    const row = rebound(one);
+    return row === undefined ? [] : [{ id: one.id, row }];
+  });
   const written = await enqueueJobs(
     target,
-    taken.map(({ index, id }) => rebound(index, id)),
+    taken.map(({ row }) => row),
   );
-  if (written.every(({ id }, index) => id === taken[index]?.id)) return enqueued;
+  if (written.every(({ id }, index) => id === taken[index]?.id))
+    return enqueued.map(({ id, outcome }) => ({ id, outcome }));
   throw new PgQueueError('invariant', 'a job was replaced by two jobs in one transaction');
 }
 
-/** Returns the older jobs that have a payload of these rows now, with the index of that row: the last one counts. */
-function takenOver(
-  rows: readonly JobRow[],
-  enqueued: readonly Enqueued[],
-): readonly { readonly index: number; readonly id: string }[] {
-  const last = new Map<string, { readonly index: number; readonly id: string } | undefined>();
-  for (const [index, { id, outcome }] of enqueued.entries()) {
+/** Returns the older jobs that are to take a payload of these rows, with the index of that row: the last one counts. */
+function takenOver(rows: readonly JobRow[], enqueued: readonly EnqueuedRow[]): readonly TakenOver[] {
+  const last = new Map<string, TakenOver | undefined>();
+  for (const [index, { id, outcome, stored }] of enqueued.entries()) {
     const { task, unique } = rows[index] as JobRow;
     if (unique === null || outcome === 'kept' || outcome === 'repeated') continue;
     const took = outcome === 'replaced' || outcome === 'debounced';
-    last.set(JSON.stringify([task, unique.key]), took ? { index, id } : undefined);
+    last.set(JSON.stringify([task, unique.key]), took ? { index, id, stored } : undefined);
   }
   return [...last.values()].filter((one) => one !== undefined);
 }

@@ -15,10 +15,18 @@ export interface EnqueueInput {
    * ids of jobs that have ended since count as repeated, too, as far back as history reaches. Default false.
    */
   readonly again?: boolean;
+  /** The payloads are encoded for the new ids: a waiting job that is replaced keeps its own. Default false. */
+  readonly bound?: boolean;
   /** Given by a router: the statement checks that this installation is the home of the jobs' keys. */
   readonly versions?: KeyVersions;
   /** Set if an earlier try with these versions may have been accepted: then each newer route is refused. Default false. */
   readonly repeated?: boolean;
+}
+
+/** Outcome of one job. */
+export interface EnqueuedRow extends Enqueued {
+  /** Encoded payload (JSON text) of a waiting job that has kept it, since the new one is `bound` to another id. */
+  readonly stored?: string;
 }
 
 /** Version of the route that a router knows of a key; 0: none. */
@@ -45,8 +53,8 @@ export type KeyVersions = (key: string) => number;
 export async function enqueueJobs(
   target: Target,
   jobs: readonly JobRow[],
-  { again = false, versions, repeated = false }: EnqueueInput = {},
-): Promise<readonly Enqueued[]> {
+  { again = false, bound = false, versions, repeated = false }: EnqueueInput = {},
+): Promise<readonly EnqueuedRow[]> {
   const [first] = jobs;
   if (first === undefined) return [];
   if (jobs.length === 1 && first.unique === null && !again) {
@@ -61,14 +69,16 @@ export async function enqueueJobs(
     versions === undefined ? '' : homeCall(target.schema, { jobs, versions, again, repeated }, values);
   const insert = rows.length === 0 ? '' : insertStatement(target.schema, rows, values, home);
   const call =
-    unique.length === 0 ? '' : uniqueCall(target.schema, unique, again, values) + (insert === '' ? home : '');
+    unique.length === 0
+      ? ''
+      : uniqueCall(target.schema, unique, { again, bound }, values) + (insert === '' ? home : '');
   const answers = await explaining(() => target.query<EnqueueRow>(textOf(insert, call), values));
-  const answered: Enqueued[] = [];
-  for (const { id, n, outcome } of answers) {
-    if (n !== null && outcome !== null) answered[n] = { id, outcome };
+  const answered: EnqueuedRow[] = [];
+  for (const { id, n, outcome, stored } of answers) {
+    if (n !== null && outcome !== null) answered[n] = { id, outcome, ...(stored === null ? {} : { stored }) };
   }
   let ordinal = 0;
-  return jobs.map((job): Enqueued => {
+  return jobs.map((job): EnqueuedRow => {
     if (job.unique === null && !again) return { id: job.id, outcome: 'enqueued' };
     const found = answered[ordinal];
     ordinal += 1;
@@ -126,7 +136,7 @@ export async function enqueueAndHint(
  */
 function textOf(insert: string, call: string): string {
   if (insert === '' || call === '') return insert + call;
-  return `with inserted as (${insert} returning id) select id::text, null::integer as n, null as outcome from inserted union all ${call}`;
+  return `with inserted as (${insert} returning id) select id::text, null::integer as n, null as outcome, null as stored from inserted union all ${call}`;
 }
 
 interface EnqueueRow {
@@ -134,6 +144,7 @@ interface EnqueueRow {
   /** Index among the jobs that went through `enqueue_unique`; null: an inserted one. */
   readonly n: number | null;
   readonly outcome: Enqueued['outcome'] | null;
+  readonly stored: string | null;
 }
 
 /**
@@ -354,15 +365,15 @@ function cast(parameter: string, type: string): string {
 function uniqueCall(
   schema: string,
   rows: readonly JobRow[],
-  again: boolean,
+  options: Readonly<Record<'again' | 'bound', boolean>>,
   values: (string | null)[],
 ): string {
   const json = rows.map((row, n) => {
     const { key, onConflict, maxWaitMs } = row.unique ?? {};
-    return jobJson(row, { n, unique_key: key, mode: onConflict, max_wait_ms: maxWaitMs, again });
+    return jobJson(row, { n, unique_key: key, mode: onConflict, max_wait_ms: maxWaitMs, ...options });
   });
   const parameter = `$${values.push(`[${json.join(',')}]`)}::text::jsonb`;
-  return `select u.job_id::text as id, u.ordinal as n, u.outcome from ${schema}.enqueue_unique(${parameter}) u`;
+  return `select u.job_id::text as id, u.ordinal as n, u.outcome, u.stored::text as stored from ${schema}.enqueue_unique(${parameter}) u`;
 }
 
 /** Writes PostgreSQL's text form of an array. */
