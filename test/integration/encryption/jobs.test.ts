@@ -115,54 +115,6 @@ describe('every way to enqueue', () => {
     },
   );
 
-  test.each(['replace', 'debounce'] as const)(
-    '%s: only a changed payload begins the job anew, also while another key writes',
-    async (onConflict) => {
-      const seen: unknown[] = [];
-      const failing = implement(task, async ({ secret }, { job, checkpoint }) => {
-        seen.push([secret, job.tries, job.checkpoint]);
-        await checkpoint({ page: seen.length });
-        throw new Error('down');
-      });
-      await bench.worker([failing], { codec });
-      const uniqueKey = { key: 'a', onConflict };
-      const tried = async (given: { readonly secret: string; readonly more?: object }, by = codec) => {
-        const { id } = await producing(by).enqueue(task, given, { uniqueKey });
-        const tries = seen.length;
-        await until('the next try', async () => {
-          await promoteAll(bench.database);
-          return seen.length > tries;
-        });
-        const waits = /delayed|pending|dead/;
-        await until('its end', async () => waits.test((await bench.job(id)).status));
-        return (await bench.job(id)).status;
-      };
-      await tried({ secret: 'canary 1' });
-      await tried({ secret: 'canary 2', more: { a: 1, b: 2 } });
-      await tried({ more: { b: 2, a: 1 }, secret: 'canary 2' });
-      expect(await tried({ secret: 'canary 2', more: { a: 1, b: 2 } }, codecOf(['old', 'new']))).toBe('dead');
-      expect(seen).toEqual([
-        ['canary 1', 0, null],
-        ['canary 2', 0, null],
-        ['canary 2', 1, { page: 2 }],
-        ['canary 2', 2, { page: 3 }],
-      ]);
-    },
-  );
-
-  test('a plain payload, or one whose key the producer lacks, is replaced by an equal one, which the job can read', async () => {
-    const uniqueKey = { key: 'a', onConflict: 'replace' } as const;
-    const equal = { secret: 'canary' };
-    for (const before of [undefined, codecOf(['other'])]) {
-      const { id } = await (before === undefined ? bench.producer : producing(before)).enqueue(task, equal, {
-        uniqueKey,
-      });
-      expect(await producing().enqueue(task, equal, { uniqueKey })).toEqual({ id, outcome: 'replaced' });
-      expect(await stored()).toEqual([{ id, leaks: false, payload: envelope }]);
-      await bench.clear();
-    }
-  });
-
   test('a batch in which jobs of one unique key take each other over', async () => {
     const producer = producing();
     const of = (secret: string, onConflict: 'keep' | 'replace' | 'supersede', key = 'a'): NewJob =>
@@ -304,17 +256,6 @@ describe('what a worker stores', () => {
     expect(await operating(codec).jobs.get(retried)).toMatchObject({
       payload: {},
       result: { out: 'canary' },
-    });
-  });
-
-  test('a result that is too long once it is encoded is lost with a note, and the job is done', async () => {
-    await bench.worker([implement(task, () => 'x'.repeat(900_000))], { codec });
-    const producer = producing();
-    const { id } = await producer.enqueue(task, { secret: '' });
-    await bench.dispatch();
-    await expect(producer.result(id)).rejects.toMatchObject({
-      code: 'result_lost',
-      message: expect.stringContaining('once it is encoded') as string,
     });
   });
 

@@ -9,6 +9,7 @@ import { portKey } from '../flow/node-port.ts';
 import { createDurable } from '../durable/steps.ts';
 import { durablePort } from './durable-port.ts';
 import { jobPort } from './job-port.ts';
+import { encodedResult } from '../codec/encoding.ts';
 import { resultData } from '../lease/result.ts';
 import type { LeaseParts, ResultsOf } from './lease-calls.ts';
 import { extendLeases, loggerWith, settleIn, settleWith } from './lease-calls.ts';
@@ -128,8 +129,12 @@ class Context implements JobContext {
 
   get #results(): ResultsOf {
     return (value) => {
+      const stored = (text: string | null): readonly [string | null] => [
+        encodedResult(this.#parts.codec, this.#attempt.job, { text, strict }).data,
+      ];
+      const strict = this.#task.checkResult !== undefined;
       const data = resultData(this.#task, value);
-      return data instanceof Promise ? data.then((one) => [one]) : [data];
+      return data instanceof Promise ? data.then(stored) : stored(data);
     };
   }
 }

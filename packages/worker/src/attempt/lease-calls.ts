@@ -14,7 +14,7 @@ import {
   settleWithin,
 } from '@pgqueue/postgres/internal';
 import type { Attempt, OpenTransaction } from './attempt.ts';
-import { encodedProgress, encodedResult } from '../codec/encoding.ts';
+import { encodedProgress } from '../codec/encoding.ts';
 import { AbortedError } from '../lease/timing.ts';
 import { lose } from '../lease/held-leases.ts';
 import type { WorkerLogger } from '../options.ts';
@@ -132,8 +132,8 @@ const idleMaxMs = 60_000;
 type Results = readonly (string | null)[];
 
 /**
- * Returns the results that a transaction settles its jobs with, in their order; null: no result. A promise
- * only when a schema returns one.
+ * Returns the results that a transaction settles its jobs with, in their order and as they are stored; null: no result.
+ * A promise only when a schema returns one.
  */
 export type ResultsOf = (value: unknown) => Results | Promise<Results>;
 
@@ -203,12 +203,12 @@ async function commitWith<Result>(
   attempts: Attempts,
   run: (seal: (executor: Executor, results?: Results) => Promise<void>) => Promise<Ran<Result>>,
 ): Promise<Result> {
-  let done = doneWith(parts, attempts, []);
+  let done = doneWith(attempts, []);
   throwOver(attempts);
   await ownRows(attempts);
   let begun = false;
   const ran = await run(async (executor, results = []) => {
-    done = doneWith(parts, attempts, results);
+    done = doneWith(attempts, results);
     if (!begun || attempts.some(({ over }) => over)) throwOver(attempts);
     for (const attempt of attempts) attempt.beginCommit();
     const again = begun;
@@ -238,9 +238,9 @@ async function commitWith<Result>(
   throw 'error' in ran ? ran.error : new Error('the transaction that settled the job did not commit');
 }
 
-function doneWith({ codec }: LeaseParts, attempts: Attempts, results: Results): readonly SettleRequest[] {
+function doneWith(attempts: Attempts, results: Results): readonly SettleRequest[] {
   return attempts.map(({ job, waitedMs }, index) => {
-    const { data } = encodedResult(codec, job, results[index] ?? null);
+    const data = results[index] ?? null;
     return { id: job.id, token: job.token, outcome: 'done', delayMs: null, data, waitedMs };
   });
 }

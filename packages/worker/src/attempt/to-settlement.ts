@@ -19,6 +19,8 @@ export interface EndingInput {
   readonly job: Pick<ClaimedJob, 'id' | 'task' | 'token' | 'tries' | 'retry'>;
   /** Encodes results, and errors that quote values; undefined: they are stored as they are. */
   readonly codec?: Codec | undefined;
+  /** The task has a schema for results: a result that is too long once it is encoded fails the attempt. Default false. */
+  readonly strict?: boolean;
   readonly ending: Ending;
   /** Retry policy of the task, for jobs without their own. */
   readonly retry: RetryOptions;
@@ -124,12 +126,20 @@ function concludeOutcome(input: EndingInput, outcome: Outcome): Conclusion {
 /**
  * Settles the job as done, even if its result cannot be stored: its effects have happened, so it must not run
  * again. The history keeps the problem instead of the result.
+ * @throws {ResultError} in place of that, if its task has a schema for results
  */
-function done({ job, codec, waitedMs = 0 }: EndingInput, value: unknown, jobs?: string): Conclusion {
+function done(
+  { job, codec, strict = false, waitedMs = 0 }: EndingInput,
+  value: unknown,
+  jobs?: string,
+): Conclusion {
   const { id, token } = job;
   const { text, problem: unsaid } = resultText(value);
   // Most handlers return nothing; then nothing is sent or stored.
-  const { data, problem = unsaid } = encodedResult(codec, job, text === 'null' ? null : text);
+  const { data, problem = unsaid } = encodedResult(codec, job, {
+    text: text === 'null' ? null : text,
+    strict,
+  });
   const settlement: SettleRequest = { id, token, outcome: 'done', delayMs: null, data, waitedMs, jobs };
   if (problem === undefined) return { kind: 'settle', settlement };
   return { kind: 'settle', settlement, error: new Error(problem) };

@@ -6,6 +6,7 @@ import type { Ending } from '../lease/ending.ts';
 import type { PageOfEnds } from '@pgqueue/postgres/internal';
 import { decoded, keyOf } from '@pgqueue/postgres/internal';
 import { resultBytesMax, unstorable } from '../lease/json.ts';
+import { ResultError } from '../lease/result.ts';
 
 type Named = Pick<ClaimedJob, 'id' | 'task'>;
 
@@ -54,18 +55,22 @@ export function decodeJob(
   }
 }
 
-/** Returns a result (JSON text) as it is stored; null: none. If it is too long then, returns a note of the
- * problem instead. */
+/**
+ * Returns a result (JSON text) as it is stored; null: none. If it is too long then, returns a note of the problem in its place.
+ * @param strict its task has a schema for results
+ * @throws {ResultError} if `strict`, in place of the note
+ */
 export function encodedResult(
   codec: Codec | undefined,
   job: Named,
-  text: string | null,
+  { text, strict }: { readonly text: string | null; readonly strict: boolean },
 ): { readonly data: string | null; readonly problem?: string } {
   if (codec === undefined || text === null) return { data: text };
   const place = placeOf(job, 'result');
   const data = codec.encode(text, place);
   if (Buffer.byteLength(data) <= resultBytesMax) return { data };
   const note = unstorable(`it has more than ${resultBytesMax} bytes once it is encoded`);
+  if (strict) throw new ResultError([note.problem]);
   return { data: codec.encode(note.text, place), problem: note.problem };
 }
 

@@ -340,7 +340,10 @@ function closed(node: string): PgQueueError {
 /** @throws {PgQueueError} `configuration`: the result is too long once it is encoded */
 function storedResult(codec: Codec | undefined, job: PulledJob, text: string): string | null {
   if (codec === undefined) return text;
-  const { data, problem } = encodedResult(codec, job, text === 'null' ? null : text);
+  const { data, problem } = encodedResult(codec, job, {
+    text: text === 'null' ? null : text,
+    strict: false,
+  });
   if (problem !== undefined) throw new PgQueueError('configuration', `ack: ${problem}`);
   return data;
 }

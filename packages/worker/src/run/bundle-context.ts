@@ -5,6 +5,7 @@ import { AbortedError } from '../lease/timing.ts';
 import type { Attempt } from '../attempt/attempt.ts';
 import { jobOf } from '../attempt/context.ts';
 import { keepCheckpoint } from '../attempt/checkpoint.ts';
+import { encodedResult } from '../codec/encoding.ts';
 import type { Ending } from '../lease/ending.ts';
 import { batchEndings } from './bundle-ending.ts';
 import { resultData } from '../lease/result.ts';
@@ -92,24 +93,30 @@ export function batchContextOf(
     },
     transaction: async (work, options = {}) => {
       const ours = named(options.jobs);
-      const results = task.checkResult === undefined ? undefined : resultsFor(task, ours);
+      const results = task.checkResult === undefined ? undefined : resultsFor(parts, task, ours);
       const result = await settleWith(parts, ours, { work, results });
       for (const attempt of ours) settled.add(attempt);
       return result;
     },
     settleIn: async (run, options = {}) => {
       const ours = named(options.jobs);
-      await settleIn(parts, ours, { run, results: resultsFor(task, ours) });
+      await settleIn(parts, ours, { run, results: resultsFor(parts, task, ours) });
       for (const attempt of ours) settled.add(attempt);
     },
   };
 }
 
 /** Returns the results that a transaction of a bundle settles its jobs with, from one value for all. */
-function resultsFor(task: Task, attempts: Attempts): ResultsOf {
+function resultsFor({ codec }: LeaseParts, task: Task, attempts: Attempts): ResultsOf {
   const ids = attempts.map(({ job }) => job.id);
-  const all = async (value: unknown): Promise<readonly (string | null)[]> =>
-    Promise.all((await batchEndings(ids, value)).map((ending) => dataOf(task, ending)));
+  const strict = task.checkResult !== undefined;
+  const all = async (value: unknown): Promise<readonly (string | null)[]> => {
+    const endings = await batchEndings(ids, value);
+    const texts = await Promise.all(endings.map((ending) => dataOf(task, ending)));
+    return attempts.map(
+      ({ job }, index) => encodedResult(codec, job, { text: texts[index] ?? null, strict }).data,
+    );
+  };
   return (value) => (value === undefined && task.checkResult === undefined ? [] : all(value));
 }
 

@@ -233,11 +233,12 @@ function endAll(parts: EndingParts, endings: readonly AttemptEnding[]): void {
     }
     const durationMs = nowMs - attempt.startedAt;
     parts.ran?.(job.task, durationMs);
-    const retry = handlers.get(job.task)?.task.defaults.retry ?? none;
+    const task = handlers.get(job.task)?.task;
     const input: EndingInput = {
       job,
       ending: withFloating(attempt, ending),
-      retry,
+      retry: task?.defaults.retry ?? none,
+      strict: task?.checkResult !== undefined,
       aborted: attempt.aborted,
       random: Math.random(),
       ranMs: durationMs,
@@ -257,7 +258,7 @@ function endAll(parts: EndingParts, endings: readonly AttemptEnding[]): void {
       continue;
     }
     const { error, settlement } = conclusion;
-    const adds = input.ending.kind === 'fan_out';
+    const adds = settlement.jobs !== undefined;
     if (batch !== undefined && settlement.outcome === 'done' && error === undefined && !adds) {
       batch.done(attempt, { busyMs: durationMs, data: settlement.data });
       continue;
