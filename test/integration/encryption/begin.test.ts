@@ -27,6 +27,15 @@ const steps = flow('f')
 const guide = readFileSync(new URL('../../../docs/guides/encryption.md', import.meta.url), 'utf8');
 const [query = ''] = /select 'jobs' as plain[^;]+/.exec(guide) ?? [];
 const [unreadQuery = ''] = /with plain_error as[^;]+/.exec(guide) ?? [];
+const [keysQuery = ''] = /with value \(place, stored\) as[^;]+/.exec(guide) ?? [];
+
+/** The answers of the guide's query of keys, for one of them. */
+async function under(id: string): Promise<Readonly<Record<string, number>>> {
+  const rows = await bench.sql(keysQuery);
+  return Object.fromEntries(
+    rows.filter(({ key }) => key === id).map(({ place, values }) => [String(place), Number(values)]),
+  );
+}
 
 /** The answers of the guide's queries: of what jobs read, and of what they do not. */
 async function plain(): Promise<Readonly<Record<string, number>>> {
@@ -93,6 +102,32 @@ test("the guide's query counts every plain value that a job may read", async () 
   expect(await plain()).toEqual({ ...found, 'dead jobs': 0, 'jobs with a plain error': 0 });
   expect((await operating(accepting).jobs.get(id))?.errors).toMatchObject(before?.errors ?? []);
   await schedules.remove('daily');
+});
+
+test("the guide's query of keys finds every place with a value, also where nothing else has the older key", async () => {
+  await fill(accepting);
+  expect(await under('a')).toEqual({
+    jobs: 1,
+    'jobs of later steps': 1,
+    'results and signals of flows': 2,
+    'dead jobs': 2,
+    'ended jobs': 2,
+  });
+  await bench.clear();
+  const keeps = implement(dies, async (_, ctx) => {
+    await ctx.checkpoint({});
+    return giveUp('no');
+  });
+  await bench.start([implement(first, () => 1), keeps], { codec: codecOf(['a', 'b']) });
+  const producer = producing(codecOf(['b', 'a']));
+  const { id } = await producer.enqueue(dies, {});
+  const run = await producer.start(flow('g').step('first', first.job({})));
+  expect(await bench.endOf(id)).toBe('dead');
+  expect(await bench.flowEnd(run.id)).toBe('done');
+  await bench.sql('delete from pgqueue.history');
+  expect(await under('a')).toEqual({ 'dead jobs': 1, 'results and signals of flows': 1 });
+  await operating(codecOf(['b', 'a'])).dead.rewrap({ ids: [id] });
+  expect(await under('a')).toEqual({ 'results and signals of flows': 1 });
 });
 
 test('a rewrap encrypts plain errors as those of a new attempt are', async () => {
