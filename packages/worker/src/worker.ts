@@ -156,6 +156,7 @@ export class WorkerNode implements Worker {
     this.#settler = createSettler({
       database,
       observe,
+      codec: settings.codec,
       hints: this.#hints,
       onRows: () => (this.#claimer === undefined ? this.#hints.send() : this.#claimer.settled()),
       // The claimer may have waited for the settler.

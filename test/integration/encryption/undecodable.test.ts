@@ -1,5 +1,5 @@
-import type { JobContext } from '@pgqueue/core';
-import { defineTask, implement, implementBatch } from '@pgqueue/core';
+import type { Codec, JobContext, PgQueueError } from '@pgqueue/core';
+import { defineTask, giveUp, implement, implementBatch } from '@pgqueue/core';
 import { encrypted } from '@pgqueue/postgres';
 import { createPuller } from '@pgqueue/worker';
 import { describe, expect, test } from 'vitest';
@@ -253,4 +253,53 @@ describe('a puller', () => {
     expect((await bench.job(plain.id)).lastError?.message).toContain("plain: 'refuse'");
     expect(seen).toEqual(expect.arrayContaining(['codec.key_missing', 'job.settled']));
   });
+});
+
+test('a plain error is shown without its text where errors are encrypted and plain values refused, unless it is of the database', async () => {
+  const own = codecOf(['new'], { errors: true });
+  await bench.worker([implement(task, () => giveUp('canary'))], { codec: own });
+  const { id } = await producing(own).enqueue(task, { secret: '' });
+  await bench.dispatch();
+  await expect(producing(own).result(id)).rejects.toThrow(/canary/);
+  const made = { name: 'canary', message: 'canary', stack: 'canary', node: 'n', try: 1 };
+  const shownBy = async (by: Codec, kind: string): Promise<readonly string[]> => {
+    await bench.sql('update pgqueue.dead_letter set errors = $1', [JSON.stringify([{ ...made, kind }])]);
+    const [dead] = (await operating(by).dead.list()).items;
+    const job = await operating(by).jobs.get(id);
+    expect([dead?.lastError, job?.lastError, job?.errors[0]]).toMatchObject(
+      Array.from({ length: 3 }, () => ({ kind, node: 'n', try: 1 })),
+    );
+    const awaited = await producing(by)
+      .result(id)
+      .catch(({ message, data }: PgQueueError) => ({ message, data }));
+    return [dead, job, awaited].map((seen) =>
+      JSON.stringify(seen).includes('canary') ? 'told' : 'not told',
+    );
+  };
+  expect(await shownBy(own, 'error')).toEqual(['not told', 'not told', 'not told']);
+  expect(await shownBy(own, 'crash')).toEqual(['told', 'told', 'told']);
+  for (const by of [codecOf(['new']), codecOf(['new'], { errors: true, plain: 'accept' })])
+    expect(await shownBy(by, 'error')).toEqual(['told', 'told', 'told']);
+});
+
+test('what is stored in place of a result or an error that the database refuses is encrypted, too', async () => {
+  const own = codecOf(['new'], { errors: true });
+  const tables = ['history', 'dead_letter', 'queue'];
+  for (const table of tables) {
+    const column = table === 'history' ? 'result' : 'errors';
+    const short = `check (length(${column}::text) < 2000) not valid`;
+    await bench.sql(`alter table pgqueue.${table} add constraint short ${short}`);
+  }
+  const long = 'x'.repeat(3_000);
+  const fails = defineTask({ name: 'fails', payload: z.looseObject({}) });
+  await bench.worker([implement(task, () => long), implement(fails, () => giveUp(long))], { codec: own });
+  const producer = producing(own);
+  const [done, dead] = await producer.enqueueMany([task.job({ secret: '' }), fails.job({})]);
+  await bench.dispatch();
+  await expect(producer.result(done?.id ?? '')).rejects.toMatchObject({
+    code: 'result_lost',
+    message: expect.stringContaining("the result can't be stored") as string,
+  });
+  await expect(producer.result(dead?.id ?? '')).rejects.toThrow(/the error can't be stored/);
+  for (const table of tables) await bench.sql(`alter table pgqueue.${table} drop constraint short`);
 });

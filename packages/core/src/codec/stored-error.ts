@@ -26,9 +26,13 @@ export function opened(codec: Codec | undefined, stored: unknown, place: CodecPl
   }
 }
 
-/** Returns a stored error for people: see {@link opened}. */
+/**
+ * Returns a stored error for people: see {@link opened}. A plain one has no text if the codec encodes errors and refuses
+ * what is plain: anybody who may write rows can have made it up.
+ */
 export function openedError<Stored>(codec: Codec | undefined, stored: Stored, place: CodecPlace): Stored {
-  if (codec?.keyOf(stored) === undefined) return stored;
+  if (codec === undefined) return stored;
+  if (codec.keyOf(stored) === undefined) return provenError(codec, stored);
   const found = opened(codec, stored, place);
   if (found === stored || typeof found !== 'object') return stored;
   const {
@@ -39,4 +43,20 @@ export function openedError<Stored>(codec: Codec | undefined, stored: Stored, pl
     ...others
   } = stored as Readonly<Record<string, unknown>>;
   return { ...others, ...found } as Stored;
+}
+
+/** Members of an error that the database has written, and that say nothing in words. */
+const facts = ['kind', 'reason', 'ms', 'node', 'try', 'at'];
+/** Begins the error of a job that the scheduler sets aside. */
+const asideText = "it can't be processed: ";
+
+/** Returns a plain error without its text where that is refused, unless the database itself writes such ones. */
+function provenError<Stored>(codec: Codec, stored: Stored): Stored {
+  if (!codec.errors || codec.plain !== 'refuse' || typeof stored !== 'object' || stored === null)
+    return stored;
+  const { kind, message } = stored as Readonly<Record<string, unknown>>;
+  if (kind === 'crash' || (typeof message === 'string' && message.startsWith(asideText))) return stored;
+  const kept = Object.entries(stored).filter(([name]) => facts.includes(name));
+  const text = "its text is not encrypted, and the codec has plain: 'refuse'";
+  return { ...Object.fromEntries(kept), message: text } as Stored;
 }

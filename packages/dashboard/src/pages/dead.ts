@@ -50,7 +50,13 @@ function groupRowOf(jobs: readonly GroupedDead[], codec: Codec | undefined): rea
   const [newest, oldest] = [jobs[0], jobs.at(-1)];
   if (newest === undefined || oldest === undefined) return [];
   const { group, queue, task, reason, died, id } = newest;
-  const { name, message } = groupOf(newest);
+  const { lastError } = newest;
+  // the error of a group is not decoded: those of its jobs differ
+  const shown =
+    codec?.keyOf(lastError) === undefined
+      ? openedError(codec, lastError, placeOf(newest, 'error'))
+      : lastError;
+  const { name, message } = groupOf({ ...newest, lastError: shown });
   return [
     {
       group,

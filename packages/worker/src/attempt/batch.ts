@@ -205,9 +205,10 @@ class DoneAttempts implements DoneRow {
 }
 
 function doneEnded(attempt: Attempt, busyMs: number, data: string | null): Ended {
-  const { id, token } = attempt.job;
+  const { id, token, task } = attempt.job;
   return {
     settlement: { id, token, outcome: 'done', delayMs: null, data, waitedMs: attempt.waitedMs },
+    task,
     onSettled: (settled) => attempt.settled(settled === 'repeated' ? 'done' : settled, busyMs),
   };
 }

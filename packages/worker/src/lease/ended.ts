@@ -16,6 +16,7 @@ export type Told = Exclude<Settled, 'repeated'>;
 /** An attempt that has ended, and the callback for the outcome of its settlement. */
 export interface Ended {
   readonly settlement: SettleRequest;
+  readonly task: string;
   readonly onSettled: (settled: Settled) => void;
   /** Returns the settlement in place of one whose jobs the database has refused. */
   readonly onRefused?: ((error: unknown) => SettleRequest) | undefined;

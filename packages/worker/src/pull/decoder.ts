@@ -53,7 +53,7 @@ function endOf(codec: Codec | undefined, job: ClaimedJob, observe: Observer): Se
   const ending = decodeJob(codec, job);
   if (ending === undefined) return undefined;
   tellUnread(observe, job, ending);
-  const made = conclude({ job, ending, retry: {}, aborted: undefined, random: Math.random() });
+  const made = conclude({ job, codec, ending, retry: {}, aborted: undefined, random: Math.random() });
   if (made.kind !== 'settle')
     throw new PgQueueError('invariant', 'a job that was not run has ended otherwise');
   const { settlement, error } = made;

@@ -267,7 +267,9 @@ function endAll(parts: EndingParts, endings: readonly AttemptEnding[]): void {
       const verdict = told === 'repeated' ? settlement.outcome : told;
       tell(parts, attempt, { settled: verdict, durationMs, error });
     };
-    const ended = adds ? addingEnd(parts, attempt, { input, settlement }) : { settlement, onSettled };
+    const ended = adds
+      ? addingEnd(parts, attempt, { input, settlement })
+      : { settlement, task: job.task, onSettled };
     if (batch === undefined) settled.push(ended);
     else batch.ended(ended);
   }
@@ -295,6 +297,7 @@ function addingEnd(
   let refusal: unknown;
   return {
     settlement,
+    task: attempt.job.task,
     onSettled: (told) => {
       const verdict = told === 'repeated' ? asked.outcome : told;
       if (verdict === 'done' && input.ending.kind === 'fan_out') tellAdded(parts, input.ending.rows);

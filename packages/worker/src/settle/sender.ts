@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Observer } from '@pgqueue/core';
+import type { Codec, Observer } from '@pgqueue/core';
 import { errorData, retryPauseMs } from '@pgqueue/core/internal';
 import type { Hints, SettleRequest, Target, SettleVerdict } from '@pgqueue/postgres/internal';
 import {
@@ -12,6 +12,7 @@ import {
   sqlState,
   unlockedJobs,
 } from '@pgqueue/postgres/internal';
+import { encodedResult, keptError } from '../codec/encoding.ts';
 import type { Ended } from '../lease/ended.ts';
 
 /** Settles attempts with one statement, repeated until the database has answered. */
@@ -20,6 +21,8 @@ export type Send = (batch: readonly Ended[]) => Promise<void>;
 interface SenderParts {
   readonly database: Target;
   readonly observe: Observer;
+  /** Encodes what is stored in place of a result or an error that the database did not take. */
+  readonly codec: Codec | undefined;
   readonly hints: Hints;
   readonly abandoned: AbortSignal;
   /** Attempts whose replies may have been lost on the way back. */
@@ -79,7 +82,7 @@ function endedOf(
 
 /** Sends attempts until the database has answered for each whose job is not locked; never rejects. */
 export function createSender(parts: SenderParts): Send {
-  const { database, observe, hints, abandoned, unanswered, onFailed, onLocked } = parts;
+  const { database, observe, codec, hints, abandoned, unanswered, onFailed, onLocked } = parts;
   const accept = createAccept(database, hints);
   const send = async (given: readonly Ended[], instead: readonly Instead[]): Promise<void> => {
     let batch = given;
@@ -134,7 +137,7 @@ export function createSender(parts: SenderParts): Send {
     const [next, ...rest] = instead;
     if (only === undefined) return;
     if (next === undefined) return only.onSettled('failed');
-    const settlement = next(only, error);
+    const settlement = next(only, { error, codec });
     await (settlement === undefined ? unstorable(batch, rest, error) : send([{ ...only, settlement }], rest));
   };
   return (batch) => send(batch, [withoutData, asFailed, asDead]);
@@ -155,23 +158,32 @@ async function unlockedOf(database: Target, batch: readonly Ended[]): Promise<re
 }
 
 /** Fallback for a settlement that cannot be stored. Undefined: it does not apply. */
-type Instead = (ended: Ended, error: unknown) => SettleRequest | undefined;
+type Instead = (ended: Ended, refused: Refused) => SettleRequest | undefined;
+
+interface Refused {
+  readonly error: unknown;
+  readonly codec: Codec | undefined;
+}
 
 /** Keeps the outcome, and replaces the result or error that the database did not take. */
-const withoutData: Instead = ({ settlement }, error) => {
+const withoutData: Instead = ({ settlement, task }, { error, codec }) => {
   if (settlement.data === null) return undefined;
   const note = `${settlement.outcome === 'done' ? 'the result' : 'the error'} can't be stored: ${errorData(error).message}`;
-  const data = settlement.outcome === 'done' ? { pgqueue_error: note } : { kind: 'error', message: note };
-  return { ...settlement, data: JSON.stringify(data) };
+  const job = { id: settlement.id, task };
+  if (settlement.outcome !== 'done')
+    return { ...settlement, data: JSON.stringify(keptError(codec, job, { kind: 'error', message: note })) };
+  const text = JSON.stringify({ pgqueue_error: note });
+  return { ...settlement, data: encodedResult(codec, job, { text, strict: false }).data };
 };
 
 /** Fails an attempt whose jobs cannot be added. */
-const asFailed: Instead = ({ settlement, onRefused }, error) =>
+const asFailed: Instead = ({ settlement, onRefused }, { error }) =>
   settlement.jobs === undefined ? undefined : onRefused?.(error);
 
 /** Settles the job as dead, since the job itself cannot be written. */
-const asDead: Instead = ({ settlement }, error) => {
+const asDead: Instead = ({ settlement, task }, { error, codec }) => {
   if (settlement.outcome !== 'done' && !isOfRow(error)) return undefined;
-  const data = JSON.stringify({ ...errorData(error), kind: 'error' });
+  const job = { id: settlement.id, task };
+  const data = JSON.stringify(keptError(codec, job, { ...errorData(error), kind: 'error' }));
   return { ...settlement, outcome: 'dead', data, jobs: undefined };
 };

@@ -1,7 +1,7 @@
 // not the global: a user's test may fake that one, and wait for a settlement
 import { setImmediate } from 'node:timers/promises';
 import type { Ended, LeasedRow } from '../lease/ended.ts';
-import type { Observer } from '@pgqueue/core';
+import type { Codec, Observer } from '@pgqueue/core';
 import type { Hints, Lease, Target } from '@pgqueue/postgres/internal';
 import type { DoneRow } from '../lease/ended.ts';
 import { createLockedOut } from './locked-out.ts';
@@ -49,6 +49,7 @@ export interface Settler {
 export interface SettlerOptions {
   readonly database: Target;
   readonly observe: Observer;
+  readonly codec?: Codec | undefined;
   /** Tells the schedulers that slots are free. */
   readonly hints: Hints;
   /** Called when whole batches were settled. Default: tells the schedulers. */
@@ -78,7 +79,14 @@ const batchBytesMax = 4 * 1_048_576;
 const pendingMax = 2_000;
 const bytesMax = 16 * 1_048_576;
 
-export function createSettler({ database, observe, hints, onRows, onAccepted }: SettlerOptions): Settler {
+export function createSettler({
+  database,
+  observe,
+  codec,
+  hints,
+  onRows,
+  onAccepted,
+}: SettlerOptions): Settler {
   const abandoned = new AbortController();
   const backlog = createBacklog(observe);
   const unanswered = new WeakSet<Ended>();
@@ -88,6 +96,7 @@ export function createSettler({ database, observe, hints, onRows, onAccepted }: 
   const { before, release, releaseRow } = insistence;
   const sender = createSender({
     ...common,
+    codec,
     hints,
     unanswered,
     onFailed: backlog.failing,
