@@ -33,6 +33,10 @@ class Codec(Protocol):
         """Encodes progress, too."""
 
     @property
+    def accepts_plain(self) -> bool:
+        """Decodes values that are not encrypted, as they are."""
+
+    @property
     def writes_with(self) -> str:
         """Id of the key that ``encode`` uses."""
 
@@ -84,9 +88,19 @@ def encoded_error(codec: Codec, error: dict[str, Json], place: Place) -> dict[st
 
 
 def opened_error(codec: Codec | None, error: dict[str, Json], place: Place) -> dict[str, Json]:
-    """A stored error for people: decoded where that is possible, and otherwise as it is stored."""
-    if codec is None or "$enc" not in error:
+    """A stored error for people: decoded where that is possible, and otherwise as it is stored.
+
+    A plain one has no text if the codec encodes errors and refuses what is plain, unless the database writes such ones:
+    anybody who may write rows can have made it up.
+    """
+    if codec is None:
         return error
+    if not is_envelope(error):
+        own = error.get("kind") == "crash" or str(error.get("message")).startswith("it can't be processed: ")
+        if own or not codec.errors or codec.accepts_plain or not error:
+            return error
+        kept = {name: error[name] for name in ("kind", "reason", "ms", "node", "try", "at") if name in error}
+        return {**kept, "message": "its text is not encrypted, and the codec has plain='refuse'"}
     try:
         found = codec.decode(error, place)
     except PgQueueError:

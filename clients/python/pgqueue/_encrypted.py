@@ -94,7 +94,7 @@ class _Encrypted:
         except UnsupportedAlgorithm:
             pass  # an OpenSSL for FIPS 140 has AES alone
         self._invalid: type[Exception] = InvalidTag
-        self._accepts_plain = accepts_plain
+        self.accepts_plain = accepts_plain
         ciphers, fingerprint = self._known[self.writes_with]
         self._cipher = ciphers[_VERSION]
         id = json.dumps(self.writes_with, ensure_ascii=False)
@@ -107,7 +107,7 @@ class _Encrypted:
 
     def decode(self, stored: Json, place: Place) -> Json:
         if not is_envelope(stored):
-            if self._accepts_plain:
+            if self.accepts_plain:
                 return stored
             raise _undecodable(place, "it is not encrypted, and the codec has plain='refuse'")
         version = stored["$enc"]

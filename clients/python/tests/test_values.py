@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from cryptography.exceptions import UnsupportedAlgorithm
 
 from pgqueue import Job, PgQueueError, Place, Producer, RetryPolicy, Task, Unique, Worker, blind, encrypted, task
+from pgqueue._codec import encoded_error, opened_error
 from pgqueue._ending import retry_delay
 from pgqueue._errors import error_data, said
 from pgqueue._jobs import rows_of, rows_text
@@ -299,6 +300,18 @@ class Encryption(unittest.TestCase):
         for mode in ("replace", "debounce"):
             rows_of([Job("a", unique_key=Unique("u", mode))], None)
             refused("invalid_job", lambda: rows_of([Job("a", unique_key=Unique("u", mode))], self.codec()), "supersede")
+
+    def test_a_plain_error_has_no_text_where_errors_are_encrypted_and_plain_values_refused(self) -> None:
+        place = Place("0193a4d2-7c1e-7b44-9d3a-5f0c2e8b6a71", "error", "a")
+        made = {"kind": "error", "name": "canary", "message": "canary", "try": 1}
+        strict = self.codec(errors=True)
+        shown = opened_error(strict, made, place)
+        self.assertEqual([shown["kind"], shown["try"], "canary" in json.dumps(shown)], ["error", 1, False])
+        self.assertEqual(opened_error(strict, encoded_error(strict, made, place), place), made)
+        crash = {**made, "kind": "crash"}
+        self.assertEqual(opened_error(strict, crash, place), crash)
+        for other in (self.codec(), self.codec(errors=True, plain="accept")):
+            self.assertEqual(opened_error(other, made, place), made)
 
     def test_blind_texts(self) -> None:
         for one in self.vectors["blind"]:

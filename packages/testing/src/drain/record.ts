@@ -47,6 +47,8 @@ export function createRecord(): DrainRecord {
   const running = new Map<string, string>();
   const keys = new Map<string, string>();
   const results = new Map<string, unknown>();
+  // events have no texts of errors if the codec encodes them
+  const thrown = new Map<string, unknown>();
   const problems = new Map<string, readonly string[]>();
   let fault: Error | undefined;
   let trouble: Error | undefined;
