@@ -1,5 +1,5 @@
 import type { Policy } from '@pgqueue/core';
-import { defineTask, fanOut, fifo, gate, giveUp, implement, policy, snooze } from '@pgqueue/core';
+import { defineTask, fanOut, fifo, gate, giveUp, implement, policy, retryAfter, snooze } from '@pgqueue/core';
 import { createProducer } from '@pgqueue/producer';
 import { createScheduler } from '@pgqueue/scheduler';
 import { drain, runHandler } from '@pgqueue/testing';
@@ -7,6 +7,7 @@ import pg from 'pg';
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
 import { z } from 'zod';
 import { opened, useDatabase } from '../../support/database.ts';
+import { codecOf } from '../../support/encryption/keys.ts';
 import { until } from '../../support/until.ts';
 
 const greet = defineTask({ name: 'greet', payload: z.object({ n: z.number() }), retry: { maxTries: 3 } });
@@ -34,6 +35,33 @@ test('runs what is due, in order, and says what came of each job', async () => {
   expect(counts).toMatchObject({ done: 3, retry: 0 });
   expect(left).toEqual({ pending: 0, delayed: 0, ready: 0, held: {}, nextInMs: null });
   expect(await operator.jobs.get(jobs[0]?.id ?? '')).toMatchObject({ status: 'done', result: 2 });
+});
+
+test('has the very error that a handler threw, also where a codec encrypts errors', async () => {
+  const error = Object.assign(new RangeError('down'), { code: 'E_DOWN' });
+  const payload = z.object({});
+  const retry = { maxTries: 1 };
+  const ways = [
+    implement(defineTask({ name: 'thrown', payload, retry }), () => Promise.reject(error)),
+    implement(defineTask({ name: 'given up', payload }), () => giveUp(error)),
+    implement(defineTask({ name: 'retried', payload }), () => {
+      throw retryAfter('1h', error);
+    }),
+    implement(defineTask({ name: 'late', payload }), async (_, ctx) => {
+      await ctx.transaction(() => Promise.resolve());
+      throw error;
+    }),
+  ];
+  for (const codec of [undefined, codecOf(['a'], { errors: true })]) {
+    const own = codec === undefined ? {} : { codec };
+    const enqueuing = createProducer({ connectionString: database.url, notify: false, ...own });
+    await enqueuing.enqueueMany(ways.map(({ task }) => task.job({})));
+    await enqueuing.close();
+    const { jobs } = await drain({ database, tasks: ways, ...own });
+    expect(jobs.map(({ task }) => task)).toEqual(ways.map(({ task }) => task.name));
+    for (const job of jobs) expect(job.error).toBe(error);
+    await database.clear();
+  }
 });
 
 test("a test's fake timers do not hold it up", async () => {

@@ -63,7 +63,7 @@ const policyBudgetMs = 5_000;
 export async function drain(options: DrainOptions): Promise<Drained> {
   checkDrain(options);
   const timeoutMs = timeoutOf(options);
-  const record = createRecord();
+  const record = createRecord(options.codec?.errors);
   const drainage = open(options, record);
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_resolve, reject) => {

@@ -19,7 +19,8 @@ export interface DrainedJob {
   readonly result?: unknown;
   /**
    * The very error that the handler threw, or a description of the problem. For a job that is done: the error
-   * that its handler threw after its own transaction had settled it.
+   * that its handler threw after its own transaction had settled it. With a codec that encrypts errors, those of bundles and of
+   * isolated handlers, and descriptions, have no text.
    */
   readonly error?: unknown;
   readonly durationMs: number;
@@ -42,12 +43,12 @@ export interface DrainRecord {
   readonly observe: (event: PgQueueEvent) => void;
 }
 
-export function createRecord(): DrainRecord {
+/** @param conceals events have no texts of handlers' errors, since the codec encodes them */
+export function createRecord(conceals = false): DrainRecord {
   const jobs: DrainedJob[] = [];
   const running = new Map<string, string>();
   const keys = new Map<string, string>();
   const results = new Map<string, unknown>();
-  // events have no texts of errors if the codec encodes them
   const thrown = new Map<string, unknown>();
   const problems = new Map<string, readonly string[]>();
   let fault: Error | undefined;
@@ -60,7 +61,15 @@ export function createRecord(): DrainRecord {
     const error =
       wrong === undefined ? {} : { error: new Error(`the payload does not fit: ${wrong.join('; ')}`) };
     jobs.push({ id: job, key: keys.get(job) ?? '', ...ended, durationMs, ...result, ...error });
-    for (const map of [running, keys, results, problems]) map.delete(job);
+    for (const map of [running, keys, results, thrown, problems]) map.delete(job);
+  };
+
+  /** Returns the error that a handler threw in place of the concealed one of an event. */
+  const told = (job: string, error: unknown): unknown => {
+    const own = thrown.get(job);
+    thrown.delete(job);
+    const name = own instanceof Error ? own.name : 'Error';
+    return own !== undefined && error instanceof Error && error.name === name ? own : error;
   };
 
   const note = ({ task, handler }: SingleTaskHandler): SingleTaskHandler['handler'] => {
@@ -73,6 +82,7 @@ export function createRecord(): DrainRecord {
         if (!running.has(id)) return;
         if (!isOutcome(ended)) results.set(id, ended);
         else if (ended.kind === 'fan_out') results.set(id, ended.result);
+        else if (conceals && 'error' in ended) thrown.set(id, ended.error);
       };
       try {
         const result: unknown = await handler(payload, noted);
@@ -80,6 +90,7 @@ export function createRecord(): DrainRecord {
         return result;
       } catch (error) {
         if (isOutcome(error)) keep(error);
+        else if (conceals) thrown.set(id, error);
         throw error;
       }
     };
@@ -103,7 +114,12 @@ export function createRecord(): DrainRecord {
         problems.set(event.job, event.problems);
       } else if (event.type === 'job.settled') {
         const { job, task, verdict, durationMs } = event;
-        end(job, { task, outcome: verdict, durationMs, ...('error' in event ? { error: event.error } : {}) });
+        end(job, {
+          task,
+          outcome: verdict,
+          durationMs,
+          ...('error' in event ? { error: told(job, event.error) } : {}),
+        });
       } else if (event.type === 'job.crashed') {
         end(event.job, {
           task: event.task,
@@ -114,7 +130,7 @@ export function createRecord(): DrainRecord {
       } else if (event.type === 'job.late_error') {
         const index = jobs.findLastIndex(({ id }) => id === event.job);
         const job = jobs[index];
-        if (job !== undefined) jobs[index] = { ...job, error: event.error };
+        if (job !== undefined) jobs[index] = { ...job, error: told(event.job, event.error) };
       } else if (event.type === 'job.stale') {
         end(event.job, { task: event.task, outcome: 'lost' });
       } else {
