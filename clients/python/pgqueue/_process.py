@@ -38,6 +38,7 @@ class ProcessContext:
     def __init__(self, pipe: Any, facts: dict[str, Any]) -> None:
         self._pipe = pipe
         self._turn = threading.Lock()
+        self._over = False
         self.__dict__.update(facts)
 
     def extend(self, by: Seconds) -> None:
@@ -63,12 +64,19 @@ class ProcessContext:
 
     def _call(self, name: str, *given: Any) -> None:
         with self._turn:  # of the threads of a handler
+            if self._over:
+                raise RuntimeError(f"ctx.{name}: the handler has returned, and a thread that it has left can't call it")
             self._pipe.send(("call", name, given))
             kind, value = self._pipe.recv()
         if kind == "aborted":
             raise Aborted(value)
         if kind == "error":
             raise PgQueueError(*value)
+
+    def _end(self) -> None:
+        """Refuses calls from then on: the pipe serves the next job."""
+        with self._turn:
+            self._over = True
 
 
 class Processes:
@@ -188,16 +196,17 @@ def _serve(pipe: Any) -> None:
             module, name, payload, facts = pipe.recv()
         except (EOFError, OSError):
             return
+        context = ProcessContext(pipe, facts)
         try:
             found: Any = sys.modules.get(module) or importlib.import_module(module)
             for part in name.split("."):
                 found = getattr(found, part)
-            context = ProcessContext(pipe, facts)
             told = "value", found(payload, context) if found.takes_context else found(payload)
         except Outcome as outcome:
             told = "error", outcome
         except BaseException as error:
             told = "error", RemoteError(said(error), error_data(error))
+        context._end()
         try:
             pipe.send(told)
         except Exception as error:  # the result can't be pickled

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import queue
 import signal
 import subprocess
 import sys
@@ -690,6 +691,29 @@ def tells_there(payload, ctx):
     return payload
 
 
+LEFT_GO, LEFT_TOLD = threading.Event(), queue.SimpleQueue()
+
+
+@task("leaves-there", process=True)
+def leaves_there(payload, ctx):
+    """Leaves a thread, which calls its context while the next job runs."""
+    if payload == "leaves":
+
+        def call() -> None:
+            LEFT_GO.wait()
+            try:
+                LEFT_TOLD.put(str(ctx.checkpoint("of the first job")))
+            except RuntimeError as error:
+                LEFT_TOLD.put(str(error))
+
+        threading.Thread(target=call, daemon=True).start()
+        return None
+    if ctx.tries == 0:
+        LEFT_GO.set()
+        return Retry(0, LEFT_TOLD.get())
+    return ctx.saved
+
+
 @task("lacks-there", process=True)
 def lacks_there(payload, ctx):
     told = {}
@@ -754,6 +778,13 @@ class Processes(DatabaseTest):
         self.assertEqual(
             self.producer.result(self.producer.enqueue(tells_there, "threads")), ["configuration", "extended"] * 200
         )
+
+    def test_a_thread_that_a_handler_has_left_does_not_reach_the_next_job(self) -> None:
+        self.worker(leaves_there, concurrency=1)
+        self.producer.result(self.producer.enqueue(leaves_there, "leaves"))
+        made = self.producer.enqueue(leaves_there, "next")
+        self.assertIsNone(self.producer.result(made))
+        self.assertIn("the handler has returned", history(made.id)[3][0]["message"])
 
     def test_errors_outcomes_and_deaths(self) -> None:
         self.worker(ends_there)
