@@ -17,7 +17,7 @@ from ._context import Context
 from ._errors import Aborted, PgQueueError, RemoteError, error_data, said
 from ._json import Seconds
 from ._lease import LeaseCalls, progress_text
-from ._task import Outcome, Task
+from ._task import GiveUp, Outcome, Retry, Task
 
 _NAME = "pgqueue handler"
 _STOPS = (signal.SIGINT, signal.SIGTERM)
@@ -201,16 +201,28 @@ def _serve(pipe: Any) -> None:
             found: Any = sys.modules.get(module) or importlib.import_module(module)
             for part in name.split("."):
                 found = getattr(found, part)
-            told = "value", found(payload, context) if found.takes_context else found(payload)
-        except Outcome as outcome:
-            told = "error", outcome
+            value = found(payload, context) if found.takes_context else found(payload)
+            told = "value", _sendable(value)
         except BaseException as error:
-            told = "error", RemoteError(said(error), error_data(error))
+            told = "error", _sendable(error)
         context._end()
         try:
             pipe.send(told)
         except Exception as error:  # the result can't be pickled
-            pipe.send(("error", RemoteError(str(error), error_data(error))))
+            pipe.send(("error", _remote(error)))
+
+
+def _sendable(value: Any) -> Any:
+    """A result or an outcome, with errors as data: a class of errors may take what pickle does not give it."""
+    if isinstance(value, (Retry, GiveUp)) and isinstance(value.error, BaseException):
+        value.error = _remote(value.error)
+    elif isinstance(value, BaseException) and not isinstance(value, Outcome):
+        return _remote(value)
+    return value
+
+
+def _remote(error: BaseException) -> RemoteError:
+    return RemoteError(said(error), error_data(error))
 
 
 def _end_with_parent() -> None:

@@ -671,6 +671,24 @@ class Silent(Exception):
         raise RuntimeError("it has no text")
 
 
+class Upstream(Exception):
+    """Is pickled, but not made again: pickle gives no status."""
+
+    def __init__(self, message: str, *, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@task("refused-there", process=True, retry=AT_ONCE)
+def refused_there(payload, ctx):
+    error = Upstream("404 upstream", status=404)
+    if payload == "raises" and ctx.tries == 0:
+        raise Retry(0, error)
+    if payload == "returns" and ctx.tries == 0:
+        return error
+    return GiveUp(error)
+
+
 @task("tells-there", process=True, retry=RetryPolicy(max_tries=1))
 def tells_there(payload, ctx):
     if payload == "unreadable":
@@ -772,6 +790,14 @@ class Processes(DatabaseTest):
         silent = self.producer.enqueue(tells_there, "silent")
         until("it to be dead", lambda: status(silent.id) == "dead")
         self.assertIn("can not be read", errors(silent.id)[0]["message"])
+
+    def test_errors_within_outcomes_arrive(self) -> None:
+        self.worker(refused_there)
+        for how in ("raises", "returns"):
+            made = self.producer.enqueue(refused_there, how)
+            until("it to be dead", lambda: status(made.id) == "dead")
+            told = [(one["name"], one["message"]) for one in errors(made.id)]
+            self.assertEqual(told, [("Upstream", "404 upstream")] * 2)
 
     def test_threads_of_a_handler_take_turns(self) -> None:
         self.worker(tells_there)
