@@ -153,7 +153,7 @@ class _Child:
         """It was killed, or has died: it runs no other job, even while it still looks alive."""
 
     def run(self, task: Task, payload: Any, calls: LeaseCalls, facts: dict[str, Any]) -> tuple[str, Any]:
-        self.pipe.send((task.handler.__module__, task.handler.__qualname__, payload, facts))
+        self.pipe.send((*_place(task), task.takes_context, payload, facts))
         while True:
             kind, *told = self.pipe.recv()
             if kind != "call":
@@ -170,6 +170,35 @@ class _Child:
         self.process.join(1)
         code = self.process.exitcode
         return "no exit code" if code is None else f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def unreachable(task: Task) -> str | None:
+    """The problem of a process handler that no process would find; None: there is none."""
+    try:
+        module, name = _place(task)
+        found = _found(module, name)
+        handler = found.handler if isinstance(found, Task) else found
+        has_file = module != "__main__" or getattr(sys.modules[module], "__file__", None) is not None
+        if handler == task.handler and has_file:
+            return None
+    except Exception:
+        pass
+    return (
+        f"task {task.name}: a process of its own can't find its handler: make it a function of a module,"
+        " in no other function and no lambda, under its own name; or leave out process=True"
+    )
+
+
+def _place(task: Task) -> tuple[str, str]:
+    return task.handler.__module__, task.handler.__qualname__
+
+
+def _found(module: str, name: str) -> Any:
+    """The task or the function of that name. Raises ``AttributeError`` and what the import raises."""
+    found: Any = sys.modules.get(module) or importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
 
 
 def _answer(calls: LeaseCalls, name: str, given: Any) -> tuple[str, Any]:
@@ -193,15 +222,13 @@ def _serve(pipe: Any) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     while True:
         try:
-            module, name, payload, facts = pipe.recv()
+            module, name, takes_context, payload, facts = pipe.recv()
         except (EOFError, OSError):
             return
         context = ProcessContext(pipe, facts)
         try:
-            found: Any = sys.modules.get(module) or importlib.import_module(module)
-            for part in name.split("."):
-                found = getattr(found, part)
-            value = found(payload, context) if found.takes_context else found(payload)
+            found = _found(module, name)
+            value = found(payload, context) if takes_context else found(payload)
             told = "value", _sendable(value)
         except BaseException as error:
             told = "error", _sendable(error)

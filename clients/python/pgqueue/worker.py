@@ -13,6 +13,7 @@ from ._errors import PgQueueError, problems_error
 from ._json import Seconds, milliseconds
 from ._link import checked_schema, own_conninfo
 from ._node import Node, Presence, Settings, default_node, log
+from ._process import unreachable
 from ._run import Runner
 from ._settle import Settler
 from ._task import Task
@@ -63,6 +64,7 @@ class Worker:
             f"task {name} has more than one handler"
             for name in sorted({name for name in names if names.count(name) > 1})
         ]
+        problems += [problem for one in found if one.process and (problem := unreachable(one))]
         if type(concurrency) is not int or not 1 <= concurrency <= 10_000:
             problems.append("concurrency must be a whole number from 1 to 10000")
         for name, text, most in (("node", node or "node", 200), ("pool", pool, 100)):

@@ -732,6 +732,13 @@ def leaves_there(payload, ctx):
     return ctx.saved
 
 
+def _cubed(payload):
+    return payload**3
+
+
+under_another_name = task("cube", process=True)(_cubed)
+
+
 @task("lacks-there", process=True)
 def lacks_there(payload, ctx):
     told = {}
@@ -754,6 +761,23 @@ class Processes(DatabaseTest):
         self.assertEqual([one["square"] for one in found], [9, 16])
         self.assertNotIn(os.getpid(), [one["pid"] for one in found])
         self.assertEqual(len({one["pid"] for one in found}), 1)  # kept for the next job
+
+    def test_a_handler_that_a_process_finds_under_no_name_is_refused(self) -> None:
+        @task("nested", process=True)
+        def nested(payload):
+            pass
+
+        class Called:
+            def __call__(self, payload):
+                pass
+
+        lacking = [nested, task("lambda", process=True)(lambda payload: 1), task("object", process=True)(Called())]
+        with self.assertRaisesRegex(PgQueueError, "make it a function of a module") as caught:
+            Worker(WORKER, [*lacking, square, under_another_name])
+        self.assertEqual(caught.exception.code, "configuration")
+        self.assertEqual(len(caught.exception.data["problems"]), 3)
+        self.worker(under_another_name)
+        self.assertEqual(self.producer.result(self.producer.enqueue("cube", 3)), 27)
 
     def test_a_handler_that_hangs_is_killed(self) -> None:
         self.worker(hangs_there)
