@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from multiprocessing import connection as pipes
 from multiprocessing import resource_tracker
 from typing import Any
@@ -23,6 +24,8 @@ _NAME = "pgqueue handler"
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 """Signals to the worker, which a terminal or a supervisor may send to its handlers as well."""
 _MASKS = hasattr(signal, "pthread_sigmask")
+START = 300.0
+"""Longest start of a process, with its imports, that does not count against the time of its job, in seconds."""
 _CALLS = ("extend", "progress", "checkpoint", "add_jobs")
 
 
@@ -149,16 +152,32 @@ class _Child:
         other.close()
         self.lock = threading.Lock()
         self.serves: object = None
+        self._loaded: set[tuple[str, str]] = set()
         self.lost = False
         """It was killed, or has died: it runs no other job, even while it still looks alive."""
 
     def run(self, task: Task, payload: Any, calls: LeaseCalls, facts: dict[str, Any]) -> tuple[str, Any]:
-        self.pipe.send((*_place(task), task.takes_context, payload, facts))
+        place = _place(task)
+        if place not in self._loaded:
+            self._load(place, calls)
+        self.pipe.send((*place, (task.takes_context, payload, facts)))
         while True:
             kind, *told = self.pipe.recv()
             if kind != "call":
                 return kind, told[0]
             self.pipe.send(_answer(calls, *told))
+
+    def _load(self, place: tuple[str, str], calls: LeaseCalls) -> None:
+        """Waits until the process has imported the handler. Extends the lease: that time is not the job's."""
+        attempt, began = calls.attempt, time.monotonic()
+        self.pipe.send((*place, None))
+        while not self.pipe.poll(max(0.0, attempt.due - time.monotonic()) / 2) and time.monotonic() - began < START:
+            calls.extend(attempt.timeout)
+        kind, value = self.pipe.recv()
+        if kind == "error":
+            raise value
+        calls.extend(attempt.timeout)
+        self._loaded.add(place)
 
     def kill(self, attempt: object) -> None:
         with self.lock:
@@ -222,21 +241,26 @@ def _serve(pipe: Any) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     while True:
         try:
-            module, name, takes_context, payload, facts = pipe.recv()
+            module, name, work = pipe.recv()
         except (EOFError, OSError):
             return
-        context = ProcessContext(pipe, facts)
         try:
             found = _found(module, name)
-            value = found(payload, context) if takes_context else found(payload)
-            told = "value", _sendable(value)
+            told = "value", None if work is None else _worked(pipe, found, *work)
         except BaseException as error:
             told = "error", _sendable(error)
-        context._end()
         try:
             pipe.send(told)
         except Exception as error:  # the result can't be pickled
             pipe.send(("error", _remote(error)))
+
+
+def _worked(pipe: Any, handler: Any, takes_context: bool, payload: Any, facts: dict[str, Any]) -> Any:
+    context = ProcessContext(pipe, facts)
+    try:
+        return _sendable(handler(payload, context) if takes_context else handler(payload))
+    finally:
+        context._end()
 
 
 def _sendable(value: Any) -> Any:

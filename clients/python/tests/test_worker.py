@@ -32,6 +32,7 @@ from pgqueue import (
     task,
 )
 
+from .slow_start import starts_slowly
 from .support import ADMIN, WORKER, DatabaseTest, sql, status, until
 from .test_producer import django_connection
 
@@ -784,6 +785,25 @@ class Processes(DatabaseTest):
         made = self.producer.enqueue("hangs-there")
         self.assertEqual(self.producer.result(made), "went on")
         self.assertIn("timeout", {one["kind"] for one in history(made.id)[3]})
+
+    def test_the_start_of_a_process_is_no_part_of_its_jobs_time(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        os.environ["PGQUEUE_TEST_GATE"] = str(Path(folder.name, "gate"))
+        self.addCleanup(os.environ.pop, "PGQUEUE_TEST_GATE")
+        self.worker(starts_slowly)
+        made = self.producer.enqueue(starts_slowly)
+        leases = set()
+
+        def extended() -> bool:
+            leases.update(
+                sql("select lock_timeout from pgqueue.work_queue where id = %s and lock_timeout is not null", made.id)
+            )
+            return len(leases) > 3 or status(made.id) == "dead"
+
+        until("its lease to be extended past its timeout", extended)
+        Path(folder.name, "gate").touch()
+        self.assertEqual(self.producer.result(made), "ended")
 
     def test_a_killed_process_takes_no_other_job_with_it(self) -> None:
         self.worker(hangs_or_not, concurrency=1)
