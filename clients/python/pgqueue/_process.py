@@ -11,6 +11,7 @@ import threading
 import time
 from multiprocessing import connection as pipes
 from multiprocessing import resource_tracker
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 from ._codec import Json
@@ -183,7 +184,7 @@ class _Child:
         with self.lock:
             if self.serves is attempt:
                 self.lost = True
-                self.process.kill()
+                _kill(self.process)
 
     def exit_code(self) -> str:
         self.process.join(1)
@@ -236,6 +237,8 @@ def _serve(pipe: Any) -> None:
     """The main loop of such a process. The worker ends it: signals to all processes at once must not."""
     for stop in _STOPS:
         signal.signal(stop, lambda *_: None)  # not SIG_IGN, which programs that a handler starts would inherit
+    if hasattr(os, "setpgid"):
+        os.setpgid(0, 0)  # so that the programs of its handlers end with it
     if _MASKS:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -280,7 +283,18 @@ def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         pipes.wait([parent.sentinel])
+        if hasattr(os, "killpg"):
+            os.killpg(0, signal.SIGKILL)
         os._exit(1)
+
+
+def _kill(process: BaseProcess) -> None:
+    """Kills such a process, with the programs that its handlers have started."""
+    assert process.pid is not None
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (AttributeError, OSError):  # on Windows, or before it serves
+        process.kill()
 
 
 @atexit.register
@@ -288,4 +302,4 @@ def _end_all() -> None:
     """Ends those that a worker has left, before multiprocessing would wait for them after a SIGTERM."""
     for process in multiprocessing.active_children():
         if process.name == _NAME:
-            process.kill()
+            _kill(process)

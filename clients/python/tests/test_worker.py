@@ -647,6 +647,12 @@ def hangs_there(payload, ctx):
     return "went on"
 
 
+@task("starts-a-program", process=True, timeout=1, retry=RetryPolicy(max_tries=1))
+def starts_a_program(payload):
+    program = 'exec 3>"$0"; echo began >&3; sleep 30; echo lives on >&3'
+    subprocess.run(["sh", "-c", program, payload])
+
+
 @task("hangs-or-not", process=True, timeout=1, retry=RetryPolicy(max_tries=1))
 def hangs_or_not(payload):
     if payload["hangs"]:
@@ -656,7 +662,7 @@ def hangs_or_not(payload):
 
 @task("waits-there", process=True)
 def waits_there(payload):
-    Path(payload, "began").touch()
+    Path(payload, "began").write_text(f"{os.getpid()}\n")
     while not Path(payload, "end").exists():
         time.sleep(0.02)
     return "ended"
@@ -785,6 +791,16 @@ class Processes(DatabaseTest):
         made = self.producer.enqueue("hangs-there")
         self.assertEqual(self.producer.result(made), "went on")
         self.assertIn("timeout", {one["kind"] for one in history(made.id)[3]})
+
+    def test_the_programs_of_a_killed_process_end_with_it(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        said = str(Path(folder.name, "said"))
+        os.mkfifo(said)
+        self.worker(starts_a_program)
+        self.producer.enqueue(starts_a_program, said)
+        with open(said) as pipe:
+            self.assertEqual(pipe.read(), "began\n")
 
     def test_the_start_of_a_process_is_no_part_of_its_jobs_time(self) -> None:
         folder = tempfile.TemporaryDirectory()
@@ -927,13 +943,15 @@ class Stopping(DatabaseTest):
         self.addCleanup(folder.cleanup)
         running = self.script(how, WITH_PROCESSES)
         made = self.producer.enqueue(waits_there, folder.name)
-        until("it to begin", Path(folder.name, "began").exists)
+        began = Path(folder.name, "began")
+        until("it to begin", lambda: began.exists() and began.read_text())
         return running, made, Path(folder.name)
 
     def test_a_signal_to_all_processes_lets_handlers_end(self) -> None:
         for stop in (signal.SIGINT, signal.SIGTERM):  # Ctrl-C, and a supervisor
             running, made, folder = self.waiting("run")
-            os.killpg(running.pid, stop)
+            for group in (int((folder / "began").read_text()), running.pid):
+                os.killpg(group, stop)
             self.assertEqual(status(made.id), "running")
             (folder / "end").touch()
             self.assertEqual(running.wait(150), 0)
