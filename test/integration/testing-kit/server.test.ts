@@ -68,7 +68,13 @@ test('copies a template that was prepared once, and leaves a server that is give
   const [one, other] = await Promise.all([createTestDatabase(), createTestDatabase()]);
   await one.query("insert into account values ('Ada')", []);
   await one.query("insert into jobs.queue (task) values ('a')", []);
+  const wall = Date.now();
   await one.clock.advance('1h');
+  // also the connection that was opened first
+  const ahead = 'select extract(epoch from now())::float8 * 1000 - $1::float8 > 3500000 as is_ahead';
+  expect(await Promise.all([one.query(ahead, [wall]), one.query(ahead, [wall])])).toEqual(
+    Array.from({ length: 2 }, () => [{ is_ahead: true }]),
+  );
   expect(await other.query('select 1 from account', [])).toEqual([]);
   expect(await other.query('select 1 from jobs.queue', [])).toEqual([]);
   expect(Math.abs((await other.clock.now()).getTime() - Date.now())).toBeLessThan(60_000);

@@ -91,16 +91,15 @@ export async function installClock(database: Database): Promise<void> {
 }
 
 /**
- * Sets the search path of the database's sessions, which a copy of a database does not inherit. Counts for
- * sessions that begin afterwards.
+ * SQL that sets the search path of the database's sessions, which a copy of a database does not inherit. Counts for
+ * sessions that begin afterwards, so run it on a connection of its own.
  */
-export async function pointSessions(database: Pick<Database, 'query'>): Promise<void> {
-  const [row] = await database.query<{ readonly name: string }>(
-    'select quote_ident(current_database()) as name',
-    [],
-  );
-  await database.query(`alter database ${row?.name} set search_path to ${sessionPath}`, []);
-}
+export const pointSessions: string = `
+  do $point$
+  begin
+    execute format('alter database %I set search_path to ${sessionPath}', current_database());
+  end
+  $point$;`;
 
 /**
  * Puts the clock forward, to a time or by milliseconds. Leases of running jobs, heartbeats of nodes and the

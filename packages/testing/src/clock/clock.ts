@@ -44,7 +44,7 @@ export async function addClock(options: ClockOptions): Promise<TestClock> {
   const database = openDatabase({ ...options, applicationName: 'pgqueue test clock', connectionsMax: 1 });
   try {
     await installClock(database);
-    await pointSessions(database);
+    await database.query(pointSessions, []);
   } finally {
     await database.close();
   }

@@ -51,13 +51,13 @@ export async function createTestDatabase(server: ServerAddress = serverOfRun()):
   const name = `pgqueue_test_${Date.now()}_${randomBytes(5).toString('hex')}`;
   await asAdmin(adminUrl, (admin) => createFrom(admin, server.template, name));
   const url = withDatabase(adminUrl, name);
+  if (clock) await asAdmin(url, (own) => own.query(pointSessions));
   const database = openDatabase({
     connectionString: url,
     schema,
     connectionsMax: 2,
     applicationName: 'pgqueue test database',
   });
-  if (clock) await pointSessions(database);
   const time = clockOf({ connectionString: url, schema });
   const drop = async (): Promise<void> => {
     await database.close();
