@@ -152,6 +152,36 @@ test('after a downtime only the latest missed slot is made up for', async () => 
   expect(slot).toEqual({ latest: true, jobs: 1, planned: true });
 });
 
+test('of the slots that passed since a schedule was set, its first leader makes up for the latest', async () => {
+  const operator = createOperator({ connectionString: bench.test.url });
+  const set = (name: string, cron = '0 0 1 1 *'): Promise<unknown> =>
+    operator.schedules.set({ name, cron, task: name });
+  try {
+    for (const name of ['set once', 'set twice', 'changed', 'resumed', 'paused']) await set(name);
+    for (const name of ['resumed', 'paused']) await operator.schedules.pause(name);
+    await bench.database.query(
+      `update pgqueue.schedule set since = clock_timestamp() - interval '2 years'`,
+      [],
+    );
+    await set('set twice');
+    await set('changed', '0 0 2 1 *');
+    await operator.schedules.resume('resumed');
+  } finally {
+    await operator.close();
+  }
+  await bench.scheduler();
+  await until(
+    'four are planned',
+    async () => (await bench.count('schedule', 'next_slot > clock_timestamp()')) === 4,
+  );
+  const jobs = await bench.database.query(
+    `select task, to_char(clock_timestamp() at time zone 'UTC', 'YYYY-01-01"T00:00:00Z"') = attributes ->> 'slot' as is_latest
+     from pgqueue.queue order by task`,
+    [],
+  );
+  expect(jobs).toEqual(['set once', 'set twice'].map((task) => ({ task, is_latest: true })));
+});
+
 test('a job tells its schedule and its slot, unless it has attributes of these names', async () => {
   const before = `clock_timestamp() - interval '2 hours'`;
   await setSchedule('plain', '0 * * * *', before);

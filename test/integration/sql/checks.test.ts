@@ -133,7 +133,7 @@ describe('what a job must be', () => {
     await schedule('{}');
   });
 
-  test.each(['next_slot', 'last_slot'])(
+  test.each(['since', 'next_slot', 'last_slot'])(
     '%s of a schedule is a time: none could be listed beside one without end',
     (column) =>
       expect(

@@ -24,7 +24,8 @@ export async function setSchedule(target: Target, row: ScheduleRow): Promise<'cr
      on conflict (name) do update
      set cron = excluded.cron, timezone = excluded.timezone, task = excluded.task, payload = excluded.payload,
          options = excluded.options, updated = clock_timestamp(), retry_after = null,
-         next_slot = case when (s.cron, s.timezone) = (excluded.cron, excluded.timezone) then s.next_slot end
+         next_slot = case when (s.cron, s.timezone) = (excluded.cron, excluded.timezone) then s.next_slot end,
+         since = case when (s.cron, s.timezone) = (excluded.cron, excluded.timezone) then s.since else clock_timestamp() end
      returning xmax = 0 as created`,
     [row.name, row.cron, row.timezone, row.task, row.payload, row.options],
   );
@@ -38,7 +39,8 @@ export async function setSchedule(target: Target, row: ScheduleRow): Promise<'cr
 export async function pauseSchedule(target: Target, name: string, paused: boolean): Promise<boolean> {
   const rows = await target.query(
     `update ${target.schema}.schedule
-     set paused = $2, next_slot = case when paused and not $2 then null else next_slot end, retry_after = null,
+     set paused = $2, next_slot = case when paused and not $2 then null else next_slot end,
+         since = case when paused and not $2 then clock_timestamp() else since end, retry_after = null,
          updated = clock_timestamp()
      where name = $1 returning 1`,
     [name, paused],
@@ -64,8 +66,8 @@ export interface DueSchedule {
   readonly name: string;
   readonly cron: string;
   readonly timezone: string;
-  /** Unix ms; null: not planned yet. */
-  readonly nextSlotMs: number | null;
+  /** Unix ms from which its slots are due: its next slot, or the time when it was set if none is planned yet. */
+  readonly fromMs: number;
   readonly nowMs: number;
 }
 
@@ -75,7 +77,7 @@ export interface DueSchedule {
  */
 export async function dueSchedules(target: Target): Promise<readonly DueSchedule[]> {
   return target.query<DueSchedule>(
-    `select name, cron, timezone, extract(epoch from next_slot)::float8 * 1000 as "nextSlotMs",
+    `select name, cron, timezone, extract(epoch from coalesce(next_slot, since))::float8 * 1000 as "fromMs",
             extract(epoch from clock_timestamp())::float8 * 1000 as "nowMs"
      from ${target.schema}.schedule
      where not paused and (next_slot is null or next_slot <= clock_timestamp())

@@ -54,7 +54,7 @@ export async function fireDue(
 
 type CronPlan = Parameters<typeof fireSchedule>[2];
 
-function planOf({ name, cron, timezone, nextSlotMs, nowMs }: DueSchedule): CronPlan {
-  const slotMs = nextSlotMs === null ? null : latestSlot(cron, timezone, { fromMs: nextSlotMs, toMs: nowMs });
+function planOf({ name, cron, timezone, fromMs, nowMs }: DueSchedule): CronPlan {
+  const slotMs = latestSlot(cron, timezone, { fromMs, toMs: nowMs });
   return { name, cron, timezone, slotMs, nextMs: nextSlot(cron, timezone, nowMs) ?? never };
 }

@@ -285,7 +285,7 @@ const health: readonly Check[] = [
     remedy: 'a leading scheduler fires them: look at its log',
     find: (schema) =>
       `select s.name::text as id from ${schema}.schedule s
-       where not s.paused and coalesce(s.next_slot, s.updated) < clock_timestamp() - interval '1 minute'`,
+       where not s.paused and coalesce(s.next_slot, s.since) < clock_timestamp() - interval '1 minute'`,
   },
 ];
 
