@@ -187,6 +187,21 @@ test('past its timeout the signal aborts, and the attempt is over', async () => 
   expect(ran).toMatchObject({ outcome: 'retry', result: undefined, error: 'it was not done within 50 ms' });
 });
 
+test('a handler that ignores its signal holds up nobody', async () => {
+  const hangs = implement(resize, () => new Promise<void>(() => {}));
+  const job = { timeout: '50ms' } as const;
+  expect(await runHandler(hangs, {}, { job })).toMatchObject({
+    outcome: 'retry',
+    delayMs: 60_000,
+    error: 'it was not done within 50 ms',
+  });
+  expect(await runHandler(hangs, {}, { job, tries: 2 })).toMatchObject({ outcome: 'dead' });
+  const cancelled = await runHandler(hangs, {}, { job, abort: { reason: 'cancelled' } });
+  expect(cancelled).toMatchObject({ outcome: 'cancelled' });
+  const lost = await runHandler(hangs, {}, { abort: { reason: 'lease_lost' } });
+  expect(lost).toMatchObject({ outcome: 'lost' });
+});
+
 test.each([
   ['cancelled', 'cancelled'],
   ['shutdown', 'released'],
@@ -245,6 +260,13 @@ test("a test's fake timers are the handler's, and hold up nothing else", async (
   const running = runHandler(slow, {});
   await vi.advanceTimersByTimeAsync(60_000);
   expect(await running).toMatchObject({ outcome: 'retry', error: { message: 'nobody awaits it' } });
+  const hangs = runHandler(
+    implement(resize, () => new Promise<void>(() => {})),
+    {},
+    { job: { timeout: '1s' } },
+  );
+  await vi.advanceTimersByTimeAsync(1_000);
+  expect(await hangs).toMatchObject({ outcome: 'retry', error: 'it was not done within 1000 ms' });
   expect(
     await runHandler(
       implement(resize, () => 1),

@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import type { AbortReason, Observer, SingleTaskHandler } from '@pgqueue/core';
 import type { ClaimedJob } from '@pgqueue/core/internal';
 import { PgQueueError } from '@pgqueue/core';
@@ -14,6 +15,9 @@ import type { WorkerLogger } from '../options.ts';
 import { createSettler, noHints } from '../settle/settler.ts';
 import type { Transactions } from '../attempt/transaction/transaction.ts';
 import { createTransactions } from '../attempt/transaction/transaction.ts';
+
+/** Longest wait for a handler whose attempt was aborted and is over. */
+const graceMs = 1_000;
 
 /** Options of {@link runAttempt}. */
 export interface LoneAttemptOptions {
@@ -32,7 +36,10 @@ export interface LoneAttemptOptions {
 
 /** One attempt under way. */
 export interface LoneAttempt {
-  /** Resolves when the handler has returned and its settlement was answered. */
+  /**
+   * Resolves when the handler has returned and its settlement was answered. Waits a second at most for a handler that goes
+   * on after a timeout or a lost lease.
+   */
   readonly ended: Promise<void>;
   /** Aborts the attempt for a reason, as a worker would. */
   readonly abort: (reason: AbortReason) => void;
@@ -65,7 +72,11 @@ export function runAttempt(options: LoneAttemptOptions): LoneAttempt {
   const run = async (): Promise<void> => {
     floating.open();
     try {
-      await executor.run([job], { claimedAt: performance.now() });
+      const ran = executor.run([job], { claimedAt: performance.now() });
+      await Promise.race([ran, executor.quiet()]);
+      // one that its own transaction has settled, or that is suspended, was not aborted: its handler goes on to its end
+      const isAborted = [...attempts].every(({ aborted }) => aborted !== undefined);
+      await (isAborted ? withinGrace(ran) : ran);
       await settler.idle();
     } finally {
       transactions.destroy();
@@ -78,6 +89,16 @@ export function runAttempt(options: LoneAttemptOptions): LoneAttempt {
       for (const attempt of attempts) attempt.abort(reason);
     },
   };
+}
+
+/** Waits in real time: a test may have put timers of its own in place of the global ones. */
+async function withinGrace(ran: Promise<void>): Promise<void> {
+  const over = new AbortController();
+  try {
+    await Promise.race([ran, delay(graceMs, undefined, { signal: over.signal })]);
+  } finally {
+    over.abort();
+  }
 }
 
 const refused: Transactions = {
