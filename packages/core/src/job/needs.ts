@@ -28,7 +28,8 @@ export interface NeedFailure {
 
 /**
  * A step that a running job reads. Iterates over the results of its jobs in the order of their ids, a page at
- * a time. Jobs that are done without a result are counted only. A result that could not be stored throws `result_lost`.
+ * a time. Jobs that are done without a result are counted only. Jobs of other tasks that the step's own jobs have added
+ * are among them, and their results may be of another type. A result that could not be stored throws `result_lost`.
  */
 export interface Need<Result = unknown> extends AsyncIterable<NeedResult<Result>> {
   /** Null: it has not ended, since the step wants `any` of its needs. */
