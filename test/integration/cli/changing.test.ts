@@ -374,6 +374,15 @@ describe('changing', () => {
     expect(after.code).toBe(0);
     expect(JSON.parse(after.stdout).missing).toBe(0);
     expect((await pgqueue('status', '--schema', 'second')).code).toBe(0);
+    await sql(`insert into second.migration values (2, '0002_x.sql', 'x', true)`);
+    const newer = 'the schema is newer than this package';
+    expect((await there()).stdout).toBe(`${newer}: both fit together\n`);
+    await sql('update second.migration set compatible = false where version = 2');
+    expect((await there('--status')).stdout).toContain(`${newer}: upgrade the @pgqueue packages`);
+    expect(await there()).toMatchObject({
+      code: 78,
+      stderr: expect.stringContaining('upgrade the @pgqueue'),
+    });
     await sql('drop schema second cascade');
   });
 });

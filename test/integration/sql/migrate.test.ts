@@ -153,6 +153,35 @@ describe('migrate', () => {
     expect(await query('select max(version) as version from busy.migration')).toEqual([{ version: 2 }]);
   });
 
+  test('a newer version that breaks is refused; its roles keep their rights, also where it is compatible', async () => {
+    await migrate({ ...at('newer'), roles: true });
+    await query('create function newer.of_two() returns integer language sql as $$ select 2 $$');
+    await query('grant execute on function newer.of_two() to newer_worker');
+    const add = (version: number, compatible: boolean): Promise<unknown> =>
+      query(`insert into newer.migration values ($1, 'later.sql', 'x', $2)`, [version, compatible]);
+    try {
+      await add(2, true);
+      expect((await migrate(at('newer'))).at(-1)).toMatchObject({ version: 2 });
+      await expect(migrate({ ...at('newer'), roles: true })).rejects.toMatchObject({
+        code: 'schema_version',
+        message: expect.stringContaining('"pgqueue migrate --roles" of that version'),
+        data: { schema: 'newer', version: 2 },
+      });
+      expect(
+        await query(`select has_function_privilege('newer_worker', 'newer.of_two()', 'execute') as may`),
+      ).toEqual([{ may: true }]);
+      await add(3, false);
+      await expect(migrate(at('newer'))).rejects.toMatchObject({
+        code: 'schema_version',
+        message: expect.stringContaining('upgrade the @pgqueue packages'),
+      });
+    } finally {
+      await query('drop schema newer cascade');
+      for (const role of ['producer', 'scheduler', 'worker', 'viewer', 'operator'])
+        await query(`drop role newer_${role}`);
+    }
+  });
+
   test('a file that was changed after it was applied is refused', async () => {
     await migrate(at('changed'));
     await query(`update changed.migration set checksum = 'other' where version = 1`);

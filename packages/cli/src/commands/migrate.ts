@@ -1,5 +1,6 @@
 import { migrate, migrationStatus } from '@pgqueue/postgres';
 import type { Migration } from '@pgqueue/postgres';
+import { schemaVersion } from '@pgqueue/postgres/internal';
 import type { Command } from 'commander';
 import { contextOf, databaseOptions } from '../context.ts';
 import { Exit } from '../errors.ts';
@@ -21,7 +22,7 @@ export function addMigrate(program: Command): void {
       const options = databaseOptions(context, 'migrate');
       if (status === true) return showStatus(context.output, await migrationStatus(options));
       const applied: Migration[] = [];
-      await migrate({
+      const all = await migrate({
         ...options,
         roles: roles === true,
         onApplied: (migration) => {
@@ -34,7 +35,7 @@ export function addMigrate(program: Command): void {
         [
           ...applied.map(({ name }) => `applied ${name}`),
           applied.length === 0
-            ? `schema "${schema}" is up to date`
+            ? (newerText(all) ?? `schema "${schema}" is up to date`)
             : `schema "${schema}": ${plural(applied.length, 'migration')} applied`,
           ...(roles === true
             ? [`roles ${schema}_producer, _scheduler, _worker, _viewer, _operator have their rights`]
@@ -49,8 +50,17 @@ export function addMigrate(program: Command): void {
   ]);
 }
 
+/** Says that the schema has migrations that this package does not know; undefined: it has none. */
+function newerText(migrations: readonly Migration[]): string | undefined {
+  const newer = migrations.filter(({ version }) => version > schemaVersion.knows);
+  if (newer.length === 0) return undefined;
+  const fits = newer.every(({ compatible }) => compatible);
+  return `the schema is newer than this package: ${fits ? 'both fit together' : 'upgrade the @pgqueue packages'}`;
+}
+
 function showStatus(output: Output, migrations: readonly Migration[]): void {
   const missing = migrations.filter(({ applied }) => applied === null).length;
+  const newer = newerText(migrations);
   output.answer({ migrations, missing }, () =>
     [
       output.table(
@@ -62,6 +72,7 @@ function showStatus(output: Output, migrations: readonly Migration[]): void {
           applied?.toISOString() ?? 'not yet',
         ]),
       ),
+      ...(newer === undefined ? [] : [newer]),
       ...(missing === 0 ? [] : [`${plural(missing, 'migration')} to apply: run "pgqueue migrate"`]),
     ].join('\n'),
   );

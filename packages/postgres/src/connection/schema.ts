@@ -48,19 +48,16 @@ export async function checkSchemaVersion(executor: Executor, schema: string): Pr
     throw new PgQueueError('schema_version', message, { data: { schema, ...data } });
   };
   const migrating = schema === defaultSchema ? '"pgqueue migrate"' : `"pgqueue migrate --schema ${schema}"`;
-  let found: { readonly version: number | null; readonly breaking: number | null } | undefined;
+  let found: AppliedVersions;
   try {
-    [found] = await executor.query<NonNullable<typeof found>>(
-      `select max(version) as version, max(version) filter (where not compatible) as breaking from ${schema}.migration`,
-      [],
-    );
+    found = await appliedVersions(executor, schema);
   } catch (error) {
     if (sqlState(error) === '42P01' || sqlState(error) === '3F000') {
       refuse(`there is no pgqueue in schema "${schema}" of this database: run ${migrating} first`);
     }
     throw error;
   }
-  const version = found?.version ?? 0;
+  const version = found.version ?? 0;
   if (version < schemaVersion.needs) {
     // a table without a row: migrations make it together with its first one
     const hidden =
@@ -72,10 +69,38 @@ export async function checkSchemaVersion(executor: Executor, schema: string): Pr
       { version },
     );
   }
-  if ((found?.breaking ?? 0) > schemaVersion.knows) {
-    refuse(
-      `schema "${schema}" is at version ${version}, this package knows ${schemaVersion.knows} and can't work with the changes since: upgrade the @pgqueue packages`,
-      { version },
-    );
-  }
+  refuseBreaking(schema, found);
+}
+
+export interface AppliedVersions {
+  /** The newest migration; null: no row is seen. */
+  readonly version: number | null;
+  /** The newest one that older packages cannot work with. */
+  readonly breaking: number | null;
+}
+
+/** Reads which migrations are applied. */
+export async function appliedVersions(executor: Executor, schema: string): Promise<AppliedVersions> {
+  const [found] = await executor.query<AppliedVersions>(
+    `select max(version) as version, max(version) filter (where not compatible) as breaking from ${schema}.migration`,
+    [],
+  );
+  return found ?? { version: null, breaking: null };
+}
+
+/**
+ * Refuses a schema that is newer with incompatible changes.
+ * @throws {PgQueueError} `schema_version`
+ */
+export function refuseBreaking(
+  schema: string,
+  { version, breaking }: AppliedVersions,
+  knows: number = schemaVersion.knows,
+): void {
+  if ((breaking ?? 0) <= knows) return;
+  throw new PgQueueError(
+    'schema_version',
+    `schema "${schema}" is at version ${version}, this package knows ${knows} and can't work with the changes since: upgrade the @pgqueue packages`,
+    { data: { schema, version } },
+  );
 }

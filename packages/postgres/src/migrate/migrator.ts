@@ -15,7 +15,9 @@ import type { Database, DatabaseOptions } from '../connection/database.ts';
 import { openDatabase } from '../connection/database.ts';
 import { databaseShape } from '../connection/database-options.ts';
 import type { PgQueryable } from '../connection/executor.ts';
+import { fromPg } from '../connection/executor.ts';
 import { sqlState } from '../connection/pg-errors.ts';
+import { appliedVersions, refuseBreaking } from '../connection/schema.ts';
 
 /** One file of `migrations/`, and the time at which it was applied (null: not yet). */
 export interface Migration {
@@ -60,7 +62,7 @@ const triesMax = 100;
  * lets several migrators start at once; one that was stopped goes on where it was. Applications go on working
  * meanwhile. A migration waits for locks half a second at a time, for about three minutes in all, so an open
  * transaction delays the migration and no other session. Works through PgBouncer.
- * @throws {PgQueueError} `configuration`, before any I/O (an option; a bundle without the migrations); `schema_version` if an applied migration differs from the one of this package
+ * @throws {PgQueueError} `configuration`, before any I/O (an option; a bundle without the migrations); `schema_version` if an applied migration differs from the one of this package, or is a newer one that this package can't work with; with `roles`, any newer one
  * @throws the error of PostgreSQL (SQLSTATE 55P03 or 40P01) if a transaction was in the way at every try
  */
 export async function migrate(options: MigrateOptions): Promise<readonly Migration[]> {
@@ -76,8 +78,10 @@ export async function migrateFrom(directory: URL, options: MigrateOptions): Prom
     ...options,
   });
   try {
-    for (const file of migrationFiles(directory)) {
-      const applied = await amongOthers(() => apply(database, file));
+    const files = migrationFiles(directory);
+    const knows = files.at(-1)?.version ?? 0;
+    for (const file of files) {
+      const applied = await amongOthers(() => apply(database, file, knows));
       if (applied !== undefined) options.onApplied?.(applied);
     }
     await amongOthers(() =>
@@ -86,7 +90,7 @@ export async function migrateFrom(directory: URL, options: MigrateOptions): Prom
         await closeToPublic(database.schema, client);
       }),
     );
-    if (options.roles === true) await createRoles(database);
+    if (options.roles === true) await createRoles(database, knows);
     return await migrationsOf(database);
   } finally {
     await database.close();
@@ -142,7 +146,7 @@ export async function migrationsOf(database: Database): Promise<readonly Migrati
   return [...known, ...newer];
 }
 
-async function apply(database: Database, file: MigrationFile): Promise<Migration | undefined> {
+async function apply(database: Database, file: MigrationFile, knows: number): Promise<Migration | undefined> {
   const { schema } = database;
   return database.transaction(async (client) => {
     await lockSchema(schema, client);
@@ -172,6 +176,7 @@ async function apply(database: Database, file: MigrationFile): Promise<Migration
         { data: { schema } },
       );
     }
+    refuseBreaking(schema, await appliedVersions(fromPg(client), schema), knows);
     const found = await client.query(`select checksum from ${schema}.migration where version = $1`, [
       file.version,
     ]);
@@ -216,10 +221,19 @@ async function closeToPublic(schema: string, client: PgQueryable): Promise<void>
   for (const kind of kinds) await client.query(`revoke all on ${kind} ${schema} from public`);
 }
 
-async function createRoles({ schema, transaction }: Database): Promise<void> {
+/** Creates the roles. Refuses a schema with any newer version, whose roles would lose rights. */
+async function createRoles({ schema, transaction }: Database, knows: number): Promise<void> {
   const sql = readFileSync(new URL('roles.sql', migrationsDirectory()), 'utf8');
   await transaction(async (client) => {
     await lockSchema(schema, client);
+    const { version } = await appliedVersions(fromPg(client), schema);
+    if ((version ?? 0) > knows) {
+      throw new PgQueueError(
+        'schema_version',
+        `schema "${schema}" is at version ${version}, this package knows ${knows}: it would take rights from the newer version's roles; run "pgqueue migrate --roles" of that version`,
+        { data: { schema, version } },
+      );
+    }
     await client.query(`set local search_path to ${schema}, pg_temp`);
     await client.query(sql);
   });
