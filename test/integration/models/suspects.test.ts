@@ -123,9 +123,14 @@ describe('a suspect', () => {
     const [suspect] = await crashed(ground, 1);
     await ground.node();
     const operator = createOperator({ pool: ground.database.pool });
-    const { reasons } = await operator.explain(String(suspect));
-    expect(reasons.map((reason) => reasonText(reason, String))).toEqual([
+    const texts = async (): Promise<readonly string[]> =>
+      (await operator.explain(String(suspect))).reasons.map((reason) => reasonText(reason, String));
+    expect(await texts()).toEqual([
       'scheduled: it was lost with its node before, and nodes begin such jobs one by one: the next node of pool default with room takes it',
+    ]);
+    await lastLife(suspect);
+    expect(await texts()).toEqual([
+      'scheduled: it was lost with its node before, and its next crash would be its last: it waits for a node of pool default that runs no other such job; start another worker',
     ]);
     await operator.close();
   });

@@ -13,6 +13,7 @@ import type { Estimate } from './estimate.ts';
 import { estimateStart } from './estimate.ts';
 import { waitingSteps } from './flow-waits.ts';
 import type { Reason } from './reasons.ts';
+import { isLastLife } from './reasons.ts';
 
 /** Explanation of a job's present state. */
 export interface JobExplanation {
@@ -149,7 +150,8 @@ export function waitReasons(
   } else if (running >= slots || holdsBy(answer, 'no_free_slot')) {
     reasons.push({ kind: 'no_free_slot', pool, slots, running, ready });
   }
-  if (isReady) reasons.push({ kind: 'ready', pool, itemsAhead, suspect: job.suspect });
+  if (isReady)
+    reasons.push({ kind: 'ready', pool, itemsAhead, suspect: job.suspect, lastLife: isLastLife(job) });
   else if (facts.jobsAhead !== null) {
     const { key } = job;
     const aheadInOrder = answer?.ahead ?? null;

@@ -80,6 +80,8 @@ export type Reason =
        * second.
        */
       readonly suspect: boolean;
+      /** Its next crash would be its last: it runs beside no other suspect. */
+      readonly lastLife: boolean;
     }
   | {
       readonly kind: 'running';
@@ -181,10 +183,18 @@ function runningText(
   }
 }
 
-function readyText({ pool, itemsAhead, suspect }: Extract<Reason, { kind: 'ready' }>): string {
+function readyText({ pool, itemsAhead, suspect, lastLife }: Extract<Reason, { kind: 'ready' }>): string {
   if (!suspect)
     return `scheduled: the next free node of pool ${pool} takes it, after ${many(itemsAhead, 'other')}`;
-  return `scheduled: it was lost with its node before, and nodes begin such jobs one by one: the next node of pool ${pool} with room takes it`;
+  const lost = 'scheduled: it was lost with its node before';
+  return lastLife
+    ? `${lost}, and its next crash would be its last: it waits for a node of pool ${pool} that runs no other such job; start another worker`
+    : `${lost}, and nodes begin such jobs one by one: the next node of pool ${pool} with room takes it`;
+}
+
+/** Reports whether a job's next crash would be its last. */
+export function isLastLife(job: { readonly crashes: number; readonly maxCrashes: number | null }): boolean {
+  return job.maxCrashes !== null && job.crashes + 1 >= job.maxCrashes;
 }
 
 function inLineText({ key, ahead, aheadInOrder }: Extract<Reason, { kind: 'in_line' }>): string {
