@@ -2,6 +2,7 @@ import type { Seed } from '../../support/seed.ts';
 
 /** Checks whose findings other tests show: four need a session beside, one needs roles, and schedules have their own place. */
 export const elsewhere: readonly string[] = [
+  'read_only',
   'full_notify_queue',
   'hidden_snapshots',
   'history_lock',

@@ -80,6 +80,7 @@ export interface WorkerUse {
 /** A condition that keeps jobs from running, or the database from being vacuumed. */
 export interface Warning {
   readonly kind:
+    | 'read_only'
     | 'no_leader'
     | 'silent_leader'
     | 'no_capable_node'

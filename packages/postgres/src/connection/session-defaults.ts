@@ -38,7 +38,7 @@ export function createSessionDefaults(run: Run, tell: (problem: PgQueueError) =>
   const ask = async (): Promise<boolean> => {
     const [row] = (await run({ text: question, values: [] })) as readonly DefaultsRow[];
     if (row === undefined) throw new PgQueueError('invariant', 'no row of settings');
-    if (row.reads) tellOnce(problemOf('default_transaction_read_only', 'on', onlyReads));
+    if (row.reads) tellOnce(problemOf(...onlyReads));
     const stricter = row.isolation !== 'read committed' && row.isolation !== 'read uncommitted';
     if (stricter) tellOnce(problemOf('default_transaction_isolation', row.isolation, slower));
     const foreign = !row.dates.startsWith('ISO');
@@ -74,7 +74,11 @@ const question = `select current_setting('default_transaction_isolation') as iso
  */
 const causedByDefaults: ReadonlySet<string> = new Set(['25001', '40001', '25006']);
 
-const onlyReads = 'nothing is enqueued, dispatched, run or settled until it is off';
+const onlyReads = [
+  'default_transaction_read_only',
+  'on',
+  'nothing is enqueued, dispatched, run or settled until it is off',
+] as const;
 const slower =
   'each statement goes in a transaction of its own that sets another, which takes three round trips instead of one';
 
@@ -91,3 +95,6 @@ function problemOf(setting: keyof typeof fitting, value: string, consequence: st
     { data: { setting, value } },
   );
 }
+
+/** Says that a default makes all transactions read-only, and how to change it. */
+export const readOnlyDefault: string = problemOf(...onlyReads).message;

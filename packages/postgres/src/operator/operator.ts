@@ -34,6 +34,7 @@ import { withAudit } from './audited.ts';
 import { operateDead } from './dead.ts';
 import { diagnose } from './doctor/doctor.ts';
 import { answerWithinMs, askLeader } from './explain/ask.ts';
+import { withReadOnly } from './explain/read-only.ts';
 import { explainJob } from './explain/explain.ts';
 import { operateFlows } from './flows.ts';
 import { operateInstallation } from './installation.ts';
@@ -100,7 +101,10 @@ export function operatorOf(database: Database, codec?: Codec): Operator {
     status: () => readStatus(database),
     top: (options) => readTop(database, options),
     explain: (id, { waitMs = answerWithinMs } = {}) =>
-      explainJob(database, id, (job) => askLeader(database, job, waitMs)),
+      withReadOnly(
+        database,
+        explainJob(database, id, (job) => askLeader(database, job, waitMs)),
+      ),
     recorded: (options) => listRecorded(database, options),
     doctor: (options) => diagnose(database, options),
     check: () => checkSchemaVersion(database, database.schema),

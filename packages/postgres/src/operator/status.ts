@@ -5,6 +5,8 @@ import { readFlowNumbers } from '../reads/flows.ts';
 import { listNodes } from '../reads/nodes.ts';
 import type { QueueInfo } from '../reads/queues.ts';
 import { listQueues } from '../reads/queues.ts';
+import type { ReadOnly } from '../reads/read-only.ts';
+import { readOnlyText, readReadOnly } from '../reads/read-only.ts';
 import type { StoredReport } from '../reads/report.ts';
 import { readReport } from '../reads/report.ts';
 import type { LeaderInfo, OldestSnapshot, UnservedJobs } from '../reads/system.ts';
@@ -16,6 +18,8 @@ import { readPolicies } from '../calls/report.ts';
 
 /** A condition that keeps jobs from running, or the database from being cleaned up. */
 export type Warning =
+  /** The database takes no writes: nothing is enqueued, dispatched or settled. */
+  | { readonly kind: 'read_only'; readonly message: string }
   | { readonly kind: 'no_leader'; readonly message: string }
   | { readonly kind: 'no_capable_node'; readonly message: string; readonly unserved: UnservedJobs }
   | { readonly kind: 'old_snapshot'; readonly message: string; readonly snapshot: OldestSnapshot }
@@ -114,19 +118,31 @@ const windowSeconds = 300;
  * time.
  */
 export async function readStatus(database: Database): Promise<Status> {
-  const [schemaVersion, leader, scheduler, queues, nodes, oldestSnapshot, tables, unserved, flows, policies] =
-    await Promise.all([
-      readSchemaVersion(database),
-      readLeader(database),
-      readReport(database),
-      listQueues(database),
-      listNodes(database),
-      readOldestSnapshot(database),
-      readHotTables(database),
-      readUnserved(database),
-      readFlowNumbers(database),
-      readPolicies(database),
-    ]);
+  const [
+    schemaVersion,
+    leader,
+    scheduler,
+    queues,
+    nodes,
+    oldestSnapshot,
+    tables,
+    unserved,
+    flows,
+    policies,
+    readOnly,
+  ] = await Promise.all([
+    readSchemaVersion(database),
+    readLeader(database),
+    readReport(database),
+    listQueues(database),
+    listNodes(database),
+    readOldestSnapshot(database),
+    readHotTables(database),
+    readUnserved(database),
+    readFlowNumbers(database),
+    readPolicies(database),
+    readReadOnly(database),
+  ]);
   const inState = (state: string): number => nodes.filter((node) => node.state === state).length;
   const alive = nodes.filter(({ state }) => state === 'alive');
   return {
@@ -151,7 +167,7 @@ export async function readStatus(database: Database): Promise<Status> {
     oldestSnapshot,
     tables,
     warnings: [
-      ...warningsOf({ leader, unserved, oldestSnapshot }),
+      ...warningsOf({ leader, unserved, oldestSnapshot, readOnly }),
       ...policyWarnings(policies),
       ...reportWarnings(leader, scheduler),
     ],
@@ -245,13 +261,17 @@ function warningsOf({
   leader,
   unserved,
   oldestSnapshot: snapshot,
+  readOnly,
 }: {
   readonly leader: LeaderInfo;
   readonly unserved: readonly UnservedJobs[];
   readonly oldestSnapshot: OldestSnapshot | null;
+  readonly readOnly: ReadOnly | null;
 }): readonly Warning[] {
   const warnings: Warning[] = [];
-  if (leader.leader === null) {
+  // no scheduler can lead where nothing is written
+  if (readOnly !== null) warnings.push({ kind: 'read_only', message: readOnlyText(readOnly) });
+  else if (leader.leader === null) {
     warnings.push({
       kind: 'no_leader',
       message: 'no scheduler leads: jobs that run go on, no new ones start; start "pgqueue scheduler"',

@@ -1,6 +1,7 @@
 import { errorData } from '@pgqueue/core/internal';
 import type { Database } from '../../connection/database.ts';
-import type { Severity } from './checks.ts';
+import { readOnlyText, readReadOnly } from '../../reads/read-only.ts';
+import type { Expectation, Severity } from './checks.ts';
 import { listSchedules } from '../../reads/schedules.ts';
 import { scheduleProblems } from '../../calendar/slots.ts';
 import { checks, readableSchedules } from './checks.ts';
@@ -8,6 +9,14 @@ import type { Breach } from './invariants.ts';
 import { breaches } from './invariants.ts';
 import { mend, mends } from './mends.ts';
 import { missingObjects, presentObjects } from './missing-objects.ts';
+
+/** Condition without which nothing moves, and no mend can be made. */
+const writable: Expectation = {
+  name: 'read_only',
+  says: 'the database takes writes',
+  severity: 'error',
+  remedy: 'do that first: nothing can be mended until then',
+};
 
 /** One check that found something. */
 export interface Finding {
@@ -51,8 +60,12 @@ export async function diagnose(
     missing !== undefined && missing.count > 0
       ? [[presentObjects], [missing]]
       : [
-          [...(missing === undefined ? [] : [presentObjects]), ...checks, readableSchedules],
-          [...(await breaches(database, checks)), await unreadableSchedules(database)],
+          [...(missing === undefined ? [] : [presentObjects]), writable, ...checks, readableSchedules],
+          [
+            await readOnly(database),
+            ...(await breaches(database, checks)),
+            await unreadableSchedules(database),
+          ],
         ];
   const found = new Map(breached.filter(({ count }) => count > 0).map((breach) => [breach.name, breach]));
   const findings: Finding[] = [];
@@ -69,6 +82,12 @@ export async function diagnose(
     findings,
     healthy: findings.every(({ severity, mended }) => severity === 'warning' || mended?.left === 0),
   };
+}
+
+async function readOnly(database: Database): Promise<Breach> {
+  const why = await readReadOnly(database);
+  const samples = why === null ? [] : [readOnlyText(why)];
+  return { name: writable.name, count: samples.length, samples };
 }
 
 async function unreadableSchedules(database: Database): Promise<Breach> {

@@ -1,6 +1,8 @@
 import { readableRate, unreachable } from '@pgqueue/core/internal';
 import type { Rate } from '@pgqueue/core';
 import { aheadMax } from '../../reads/explain.ts';
+import type { ReadOnly } from '../../reads/read-only.ts';
+import { readOnlyText } from '../../reads/read-only.ts';
 import type { StepWait } from './flow-waits.ts';
 import { waitTexts } from './flow-waits.ts';
 
@@ -15,6 +17,11 @@ export type Reason =
       readonly name: string;
       /** Everything that the flow's open steps wait for. */
       readonly waits: readonly StepWait[];
+    }
+  | {
+      /** Its database takes no writes, so nothing starts or ends. */
+      readonly kind: 'read_only';
+      readonly why: ReadOnly;
     }
   | { readonly kind: 'paused_queue'; readonly queue: string }
   | { readonly kind: 'no_leader' }
@@ -120,6 +127,8 @@ export function reasonText(reason: Reason, age: Age, remedies: Remedies = comman
       return `delayed${afterTries(reason.tries)}: due in ${age(reason.ms)}, at ${at(reason.until)}`;
     case 'suspended':
       return `suspended until flow ${reason.flow} (${reason.name}) ends: ${waitTexts(reason.waits, age)}`;
+    case 'read_only':
+      return readOnlyText(reason.why);
     case 'paused_queue':
       return `queue ${reason.queue} is paused: ${remedies.pausedQueue(reason.queue)}`;
     case 'no_leader':
