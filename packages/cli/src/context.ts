@@ -53,8 +53,13 @@ export function outputOf(options: GlobalOptions, redact: Redact): Output {
   });
 }
 
+/** Commands that only look, each statement within tens of milliseconds. */
+const looking: ReadonlySet<string> = new Set(['status', 'top', 'explain', 'list', 'show', 'results']);
+
+/** Returns the options of a command's connections. `command`: its last word. */
 export function databaseOptions({ settings }: Context, command: string): DatabaseOptions {
-  return { ...settings, applicationName: `pgqueue ${command}`, queryTimeoutMs: 120_000 };
+  const queryTimeoutMs = looking.has(command) ? 30_000 : 120_000;
+  return { ...settings, applicationName: `pgqueue ${command}`, queryTimeoutMs };
 }
 
 /** Name of the operating system's user; the numeric id if it has no name, as in some containers. */
