@@ -34,25 +34,25 @@ async function last(): Promise<string> {
 }
 
 test('places a waiting job in its key and in the order, and says what it may start by', async () => {
-  const node = await bench.node({ slots: 2 });
+  const node = await bench.node({ slots: 4 });
   await bench.enqueue({ count: 6, key: 'acme' });
-  await bench.enqueue({ count: 2, key: 'globex' });
+  await bench.enqueue({ count: 3, key: 'globex' });
   const scheduler = await leads({ horizonMs: 0, policy: inTurn });
-  await until('one of each key is scheduled', async () => (await bench.items()).length === 2);
+  await until('two of each key are scheduled', async () => (await bench.items()).length === 4);
   const explained = await explain(await last());
   expect(explained.job.key).toBe('globex');
   expect(explained.reasons).toMatchObject([
-    { kind: 'no_free_slot', slots: 2, running: 0, ready: 2 },
-    { kind: 'in_line', key: 'globex', ahead: 1, aheadInOrder: 1 },
+    { kind: 'no_free_slot', slots: 4, running: 0, ready: 4 },
+    { kind: 'in_line', key: 'globex', ahead: 2, aheadInOrder: 1 },
   ]);
-  expect(explained).toMatchObject({ ahead: 1, aheadInOrder: 1, policy: { name: 'turns' } });
+  expect(explained).toMatchObject({ ahead: 2, aheadInOrder: 1, policy: { name: 'turns' } });
   expect(explained.start?.at).toBeInstanceOf(Date);
   expect(explained.start?.evidence).toEqual([
-    expect.stringMatching(/^key "globex" got \d+\.\d jobs\/s over the last \d+ s, 1 job comes first$/),
+    expect.stringMatching(/^key "globex" got \d+\.\d jobs\/s over the last \d+ s, 2 jobs come first$/),
   ]);
 
   const behind = (await ids(`key = 'acme'`)).at(-1) ?? '';
-  expect(await explain(behind)).toMatchObject({ ahead: 5, aheadInOrder: 5 });
+  expect(await explain(behind)).toMatchObject({ ahead: 5, aheadInOrder: 4 });
   expect((await scheduler.explain(behind)).reasons).toEqual((await explain(behind)).reasons);
 
   const [first] = await node.claim(1);
@@ -139,19 +139,19 @@ test('limits that change while it runs count from the next tick on', async () =>
 test('the command says it in words', async () => {
   const { ask } = cliOf(() => bench.test.url);
   await bench.node();
-  await operator.queues.set('mail', { keyConcurrency: 1 });
-  await bench.enqueue({ count: 3, queue: 'mail', key: 'acme' });
+  await operator.queues.set('mail', { keyConcurrency: 2 });
+  await bench.enqueue({ count: 4, queue: 'mail', key: 'acme' });
   await leads({ policy: inTurn });
-  await until('one is scheduled', async () => (await bench.items()).length === 1);
+  await until('two are scheduled', async () => (await bench.items()).length === 2);
   const { text, json, code } = await ask('explain', await last());
   expect(code).toBe(0);
   expect(text).toMatch(
     new RegExp(
       [
         '^job [0-9a-f-]{36} is pending: task t, queue mail, key "acme", priority 0, .* old',
-        ' {2}- held by key_concurrency: key acme of queue mail has 1 of 1 in flight',
-        ' {2}- waits for its turn: 2 jobs of key "acme" come first; 1 of all keys, as far as the scheduler looks',
-        ' {2}may start at about 2.*Z: key "acme" got .* jobs/s over the last \\d+ s, 2 jobs come first',
+        ' {2}- held by key_concurrency: key acme of queue mail has 2 of 2 in flight',
+        ' {2}- waits for its turn: 3 jobs of key "acme" come first; 1 of all keys, as far as the scheduler looks',
+        ' {2}may start at about 2.*Z: key "acme" got .* jobs/s over the last \\d+ s, 3 jobs come first',
         ' {2}\\(policy turns, as of 2.*Z\\)\\n$',
       ].join('\\n'),
     ),
@@ -165,7 +165,7 @@ test('the command says it in words', async () => {
   await operator.queues.set('mail', { keyConcurrency: 0 });
   const blocked = await parseCli(['explain', await last(), '--database-url', bench.test.url]);
   expect(blocked.stdout).toMatch(
-    /\n {2}never starts until this changes: key acme of queue mail has 1 of 0 in flight; nothing goes until that limit is raised\n/,
+    /\n {2}never starts until this changes: key acme of queue mail has 2 of 0 in flight; nothing goes until that limit is raised\n/,
   );
 });
 

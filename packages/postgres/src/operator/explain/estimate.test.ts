@@ -42,11 +42,36 @@ describe('estimateStart', () => {
 
   test('no earlier than a rule says', () => {
     const rate = { gate: 'rate', message: 'no token', untilMs: nowMs + 60_000 };
-    expect(inMs({ holds: [rate] })).toBe(60_000);
-    expect(estimateStart({ ...base, holds: [rate] }).evidence[0]).toBe(
+    expect(inMs({ holds: [rate], ahead: 0 })).toBe(60_000);
+    expect(estimateStart({ ...base, holds: [rate], ahead: 0 }).evidence[0]).toBe(
       'a rule holds it until 2026-01-01T00:01:00.000Z',
     );
     expect(inMs({ holds: [{ ...rate, untilMs: nowMs + 1 }] })).toBe(Math.round((13 * 30_000) / 93));
+  });
+
+  test('none behind others of its key whose rule says a later time than their pace: that is a bound', () => {
+    const rate = { gate: 'rate', message: 'no token', untilMs: nowMs + 60_000 };
+    expect(inMs({ holds: [rate], aheadInOrder: 0 })).toBe(60_000);
+    expect(estimateStart({ ...base, holds: [rate] })).toEqual({
+      at: null,
+      blocked: false,
+      evidence: [
+        'not before 2026-01-01T00:01:00.000Z, when a rule may change, and others come first',
+        'key "acme" got 3.1 jobs/s over the last 30 s, 12 jobs come first',
+      ],
+    });
+  });
+
+  test('none by a single dispatch, which is no pace', () => {
+    const flow = { windowMs: 3_000, key: 1, queue: 1, all: 1 };
+    const limit = { gate: 'key_concurrency', message: '1 of 1 in flight', untilMs: null, paced: true };
+    expect(estimateStart({ ...base, flow, holds: [limit], ahead: 0, aheadInOrder: 0 })).toEqual({
+      at: null,
+      blocked: false,
+      evidence: ['only one job of its key was dispatched in the last 3 s'],
+    });
+    expect(inMs({ flow })).toBeNull();
+    expect(inMs({ flow: { ...flow, all: 30 } })).toBe((41 * 3_000) / 30);
   });
 
   test('none while a rule holds it that says no time, unless that lets jobs go as others end', () => {

@@ -34,8 +34,9 @@ const lasting: ReadonlySet<string> = new Set(['paused_queue', 'no_capable_node']
 /**
  * Estimates the start of a job. Gives no time while a rule holds it whose end nobody knows. Otherwise the
  * start is the latest of two times: the one that the rules name, and the one that its place takes at the pace
- * of the last seconds. The pace is that of its key if the key had a job dispatched, else that of all keys, if
- * the order says how many jobs come first.
+ * of the last seconds. The pace is that of its key if the key had several jobs dispatched, else that of all keys, if
+ * the order says how many jobs come first. While others of its key come first, a later time that a rule names
+ * is only a bound: the evidence says so, and no time is given.
  */
 export function estimateStart(waiting: Waiting): Estimate {
   const { holds, nowMs } = waiting;
@@ -55,12 +56,21 @@ export function estimateStart(waiting: Waiting): Estimate {
   const pace = paceOf(waiting);
   if (pace === undefined) {
     const { windowMs } = waiting.flow;
-    const nothing = `nothing of its key was dispatched in the last ${seconds(windowMs)}`;
+    const dispatched = waiting.flow.key === 1 ? 'only one job' : 'nothing';
+    const nothing = `${dispatched} of its key was dispatched in the last ${seconds(windowMs)}`;
     if (isNext(waiting)) return estimate(Math.max(nowMs, until), [...held, 'it is next']);
-    // while others come first, a time that only a rule names is a bound, not an estimate
-    return estimate(null, [...held, nothing]);
+    return estimate(null, [...notBefore(until), nothing]);
   }
+  if (waiting.ahead > 0 && waiting.aheadInOrder !== 0 && until > nowMs + pace.ms)
+    return estimate(null, [...notBefore(until), pace.evidence]);
   return estimate(Math.round(Math.max(until, nowMs + pace.ms)), [...held, pace.evidence]);
+}
+
+/** Evidence of a time that only a rule names, while others come first. */
+function notBefore(until: number): readonly string[] {
+  return until === -Infinity
+    ? []
+    : [`not before ${new Date(until).toISOString()}, when a rule may change, and others come first`];
 }
 
 function estimate(atMs: number | null, evidence: readonly string[]): Estimate {
@@ -76,7 +86,8 @@ function paceOf(waiting: Waiting): { readonly ms: number; readonly evidence: str
   const { flow, ahead, aheadInOrder, key, queue } = waiting;
   const during = `over the last ${seconds(flow.windowMs)}`;
   if (flow.windowMs <= 0) return undefined;
-  if (flow.key !== null && flow.key > 0) {
+  // one dispatch is no pace
+  if (flow.key !== null && flow.key > 1) {
     const name = key === '' ? `the empty key of queue ${queue}` : `key ${JSON.stringify(key)}`;
     const perSecond = (flow.key * 1_000) / flow.windowMs;
     return {
@@ -84,7 +95,7 @@ function paceOf(waiting: Waiting): { readonly ms: number; readonly evidence: str
       evidence: `${name} got ${pace(perSecond)} ${during}, ${count(ahead)} first`,
     };
   }
-  if (aheadInOrder === null || flow.all === 0 || waiting.holds.length > 0) return undefined;
+  if (aheadInOrder === null || flow.all <= 1 || waiting.holds.length > 0) return undefined;
   const perSecond = (flow.all * 1_000) / flow.windowMs;
   return {
     ms: ((Math.max(ahead, aheadInOrder) + 1) * 1_000) / perSecond,
