@@ -191,7 +191,9 @@ describe('changing', () => {
       const options = verb === 'amend' ? ['--priority', '1'] : [];
       const ids = [running, dead, done, missing];
       const { code, stdout } = await pgqueue('jobs', verb, ...ids, ...options);
-      const lines = [...why, none].map((text, index) => `${ids[index]}  ${verdict}: ${text}`);
+      const lines = [...why, none].map(
+        (text, index) => `${ids[index]}  ${text === none ? 'missing' : verdict}: ${text}`,
+      );
       expect({ verb, code, stdout }).toEqual({ verb, code: 1, stdout: `${lines.join('\n')}\n` });
     }
     const cancelled = await pgqueue('jobs', 'cancel', done, missing);

@@ -64,6 +64,10 @@ describe('wrong usage is 2', () => {
     [['dead', 'redrive'], /say which/],
     [['dead', 'purge', id, '--all'], /not two of them/],
     [['queues', 'set', 'mail'], /--pool, --retention/],
+    [
+      ['queues', 'set', 'mail', '--key-rate', '5/m', '--no-key-rate', '--no-weight', '--weight', '2'],
+      /--key-rate and --no-key-rate contradict each other; --weight and --no-weight contradict/,
+    ],
     [['queues', 'set', 'mail', '--key-pending', '0'], /--key-pending must be a whole number from 1/],
     [
       'queues set mail --concurrency x --rate 5 --key-rate 1/s --key-burst 0 --burst 2 --weight 0'.split(' '),

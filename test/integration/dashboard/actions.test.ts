@@ -166,7 +166,7 @@ describe('jobs', () => {
       ids: [dead],
       action: { kind: 'delete' },
     });
-    expect(again).toMatchObject({ done: 0, verdicts: [{ verdict: 'unchanged', status: null }] });
+    expect(again).toMatchObject({ done: 0, verdicts: [{ verdict: 'missing', status: null }] });
   });
 
   test.each([

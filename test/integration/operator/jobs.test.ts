@@ -247,6 +247,14 @@ describe('jobs', () => {
       { id: running, verdict: 'unchanged', status: 'running' },
     ]);
     expect(await operator.jobs.get(dead)).toBeUndefined();
+    const { jobs } = operator;
+    for (const act of [
+      jobs.runNow,
+      jobs.retry,
+      jobs.erase,
+      (ids: string[]) => jobs.amend(ids, { priority: 1 }),
+    ])
+      expect(await act([dead])).toEqual([{ id: dead, verdict: 'missing', status: null }]);
   });
 
   test('ids in upper case name the same jobs, and verdicts say them in lower case', async () => {

@@ -157,7 +157,7 @@ function addRetry(jobs: Command): void {
     .addArgument(idsArgument())
     .action((ids: readonly string[], _options: unknown, self: Command) =>
       withOperations(self, async (operator, output) =>
-        sayVerdicts(output, 'retry', await operator.jobs.retry(ids), ['unchanged']),
+        sayVerdicts(output, 'retry', await operator.jobs.retry(ids)),
       ),
     );
   examples(command, [['jobs retry 0198a3c2-…', 'does not wait for its backoff']]);
@@ -190,8 +190,7 @@ function addCancel(jobs: Command): void {
         if (ids.length > 0 === Object.keys(filter).length > 0)
           throw new UsageError('give ids, or a filter: --queue, --task, --key, --status');
         return withOperations(self, async (operator, output) => {
-          if (ids.length > 0)
-            return sayVerdicts(output, 'cancel', await operator.jobs.cancel(ids), ['busy', 'missing']);
+          if (ids.length > 0) return sayVerdicts(output, 'cancel', await operator.jobs.cancel(ids));
           return yes === true
             ? cancelAll(operator, output, filter)
             : sayCount(output, await operator.jobs.count(filter));
@@ -235,7 +234,7 @@ function addDelete(jobs: Command): void {
     .addArgument(idsArgument())
     .action((ids: readonly string[], _options: unknown, self: Command) =>
       withOperations(self, async (operator, output) =>
-        sayVerdicts(output, 'delete', await operator.jobs.erase(ids), ['unchanged']),
+        sayVerdicts(output, 'delete', await operator.jobs.erase(ids)),
       ),
     );
   examples(command, [['jobs delete 0198a3c2-…', 'also out of HISTORY and DEAD_LETTER']]);
@@ -262,7 +261,7 @@ function addAmend(jobs: Command): void {
             ...(priority === undefined ? {} : { priority }),
             ...(runAfter === undefined ? {} : { runAfter: runAfter === 'now' ? runAfter : dateOf(runAfter) }),
           });
-          return sayVerdicts(output, 'amend', verdicts, ['unchanged']);
+          return sayVerdicts(output, 'amend', verdicts);
         });
       },
     );
@@ -297,12 +296,7 @@ function addSignal(jobs: Command): void {
 
 type Verb = 'retry' | 'cancel' | 'delete' | 'amend';
 
-function sayVerdicts(
-  output: Output,
-  verb: Verb,
-  verdicts: Verdicts<string>,
-  failures: readonly string[],
-): ExitCode {
+function sayVerdicts(output: Output, verb: Verb, verdicts: Verdicts<string>): ExitCode {
   output.answer({ jobs: verdicts }, () =>
     verdicts
       .map(({ id, verdict, status }) => {
@@ -312,7 +306,7 @@ function sayVerdicts(
       })
       .join('\n'),
   );
-  return verdicts.some(({ verdict }) => failures.includes(verdict)) ? 1 : 0;
+  return verdicts.some(({ status }) => status !== undefined) ? 1 : 0; // of jobs that were left as they are
 }
 
 const gone =

@@ -69,20 +69,22 @@ export interface JobsOperator {
    * meanwhile are not included.
    */
   readonly cancelAll: (filter: UnfinishedFilter, options?: CancelAllOptions) => Promise<CancelledJobs>;
-  /** Makes waiting jobs due now, whatever they wait for. `unchanged`: it runs, has ended, or never was. */
-  readonly runNow: (ids: readonly string[]) => Promise<Verdicts<'changed' | 'unchanged'>>;
-  /** Makes waiting jobs due now, and puts dead jobs back into their queues. */
-  readonly retry: (ids: readonly string[]) => Promise<Verdicts<'changed' | 'redriven' | 'unchanged'>>;
-  /** Changes the priority of waiting jobs, or delays them. */
+  /** Makes waiting jobs due now, whatever they wait for. `unchanged`: it runs, or has ended. `missing`: there is no such job. */
+  readonly runNow: (ids: readonly string[]) => Promise<Verdicts<'changed' | 'unchanged' | 'missing'>>;
+  /** Makes waiting jobs due now, and puts dead jobs back into their queues. Other verdicts as in `runNow`. */
+  readonly retry: (
+    ids: readonly string[],
+  ) => Promise<Verdicts<'changed' | 'redriven' | 'unchanged' | 'missing'>>;
+  /** Changes the priority of waiting jobs, or delays them. Other verdicts as in `runNow`. */
   readonly amend: (
     ids: readonly string[],
     amendment: Amendment,
-  ) => Promise<Verdicts<'changed' | 'unchanged'>>;
+  ) => Promise<Verdicts<'changed' | 'unchanged' | 'missing'>>;
   /**
    * Removes jobs without a trace, from whichever table, and their results from their flows. `unchanged`: it runs (cancel it
-   * first), never was, or its history is gone; a flow keeps the result of such a job until seven days after its end.
+   * first). `missing`: it never was, or its history is gone; a flow keeps the result of such a job until seven days after its end.
    */
-  readonly erase: (ids: readonly string[]) => Promise<Verdicts<'erased' | 'unchanged'>>;
+  readonly erase: (ids: readonly string[]) => Promise<Verdicts<'erased' | 'unchanged' | 'missing'>>;
   /**
    * Gives a job the value of a signal that its handler waits for by `ctx.waitForSignal`, or will wait for: JSON of up
    * to 256 KiB; null if there is none. `repeated`: it has a value already, and that one counts. `ended`: the wait for
@@ -134,7 +136,7 @@ export function operateJobs(database: Database, codec?: Codec): JobsOperator {
   const change = async (
     given: readonly string[],
     amendment: Amendment,
-  ): Promise<Verdicts<'changed' | 'unchanged'>> => {
+  ): Promise<Verdicts<'changed' | 'unchanged' | 'missing'>> => {
     const ids = toIds(given);
     throwProblems('configuration', 'an amendment', optionProblems(amendment, amendmentShape));
     const changed = await inChunks(ids, (chunk) => amend(database, chunk, amendment));
@@ -223,22 +225,24 @@ async function cancelByIds(database: Database, given: readonly string[]): Return
 const undone: ReadonlySet<string> = new Set(['unchanged', 'busy', 'missing']);
 
 /**
- * Adds the present status of jobs that were left as they are. It is read a moment later: a busy job may have
- * ended by then.
+ * Adds the present status of jobs that were left as they are, and tells which of them do not exist. It is read a moment
+ * later: a busy job may have ended by then.
  */
 async function withStatus<Verdict extends string>(
   database: Database,
   verdicts: Verdicts<Verdict>,
-): Promise<Verdicts<Verdict>> {
+): Promise<Verdicts<Verdict | 'missing'>> {
   const ids = verdicts.filter(({ verdict }) => undone.has(verdict)).map(({ id }) => id);
   const found = new Map<string, JobStatus>();
   for (let from = 0; from < ids.length; from += chunkMax) {
     const rows = await readStatuses(database, ids.slice(from, from + chunkMax));
     for (const { id, status } of rows) found.set(id, status);
   }
-  return verdicts.map(({ id, verdict }) =>
-    undone.has(verdict) ? { id, verdict, status: found.get(id) ?? null } : { id, verdict },
-  );
+  return verdicts.map(({ id, verdict }) => {
+    if (!undone.has(verdict)) return { id, verdict };
+    const status = found.get(id) ?? null;
+    return { id, verdict: verdict === 'unchanged' && status === null ? 'missing' : verdict, status };
+  });
 }
 
 async function inChunks(

@@ -46,7 +46,7 @@ export function addQueueSet(queues: Command): void {
     .option('--weight <weight>', 'its share beside other queues, if the policy has shares')
     .option('--no-weight', 'resets the weight to 1')
     .action((queue: string, options: QueueSetOptions, self: Command) => {
-      const settings = settingsOf(options);
+      const settings = settingsOf(options, contradictions());
       return withOperations(self, async (operator, output) => {
         const { isNew } = await operator.queues.set(queue, settings);
         output.answer({ queue, ...settingsToStore(settings), isNew }, () =>
@@ -54,12 +54,24 @@ export function addQueueSet(queues: Command): void {
         );
       });
     });
+  const contradictions = contradictionsOf(command);
   examples(command, [
     ['queues set reports --pool slow', 'served by nodes started with --pool slow'],
     ['queues set mail --retention 30d', 'keeps its history for a month'],
     ['queues set mail --key-concurrency 1 --rate 100/s --burst 10', 'limits, from the next tick on'],
     ['queues set mail --no-rate', 'removes a limit'],
   ]);
+}
+
+/** Watches for an option that is given together with its `--no-…`: both have one value, of which the last would count. */
+function contradictionsOf(command: Command): () => readonly string[] {
+  const given = new Set<string>();
+  for (const option of command.options)
+    command.on(`option:${option.name()}`, () => void given.add(option.name()));
+  return () =>
+    [...given]
+      .filter((name) => given.has(`no-${name}`))
+      .map((name) => `--${name} and --no-${name} contradict each other`);
 }
 
 /**
@@ -74,9 +86,9 @@ export function newText(isNew: boolean): string {
  * Reads the settings to change.
  * @throws {UsageError} with all problems at once
  */
-function settingsOf(options: QueueSetOptions): QueueSettings {
+function settingsOf(options: QueueSetOptions, contradictions: readonly string[]): QueueSettings {
   const { pool, retention, concurrency, keyConcurrency, rate, keyRate, keyPending, weight } = options;
-  const problems: string[] = [];
+  const problems = [...contradictions];
   const read = reader(problems);
   const retentionMs = retention === undefined ? undefined : durationOf(retention);
   if (retention !== undefined && retentionMs === undefined) {
