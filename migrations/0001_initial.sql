@@ -427,6 +427,7 @@ create table node (
   pool          text collate "C" not null default 'default' check (length(pool) between 1 and 100),
   slots         integer     not null check (slots between 0 and 100000),
   running       integer     not null default 0,
+  hung          integer     not null default 0,
   tasks         jsonb       not null check (jsonb_typeof(tasks) = 'object'),
   heartbeat     timestamptz not null,
   heartbeat_ms  integer     not null check (heartbeat_ms >= 50),
@@ -441,6 +442,9 @@ comment on column node.tasks is
 
 comment on column node.runs is
   'How long its jobs take: {"task": milliseconds}, of tasks that it has run often enough, and whose runs are all short; the scheduler makes batches by it.';
+
+comment on column node.hung is
+  'Slots of handlers that run on although the time of their jobs is over, as the last heartbeat told.';
 
 -- The session in which a node sends its heartbeats, if the node keeps a session for that alone
 -- (hold_session). Unlogged, as leader_session is. missed: the time since when the leader has not found the
@@ -6993,7 +6997,7 @@ begin
     perform end_node(p_node, 'node restarted');
   end if;
   update node
-  set incarnation = p_incarnation, state = 'alive', pool = p_pool, slots = p_slots, running = 0, tasks = p_tasks, runs = '{}',
+  set incarnation = p_incarnation, state = 'alive', pool = p_pool, slots = p_slots, running = 0, hung = 0, tasks = p_tasks, runs = '{}',
       heartbeat = v_now, heartbeat_ms = p_heartbeat_ms, lost_after_ms = p_lost_after_ms, started = v_now, software = p_software
   where id = p_node;
   return query select true, p_incarnation, null::timestamptz, null::integer;
@@ -7017,7 +7021,7 @@ $$;
 -- keeps for this alone. When that session has been gone for 3 s, the node is lost.
 create function heartbeat_node(
     p_node text, p_incarnation uuid, p_running integer default 0, p_draining boolean default false,
-    p_ids uuid[] default '{}', p_tokens uuid[] default '{}', p_pid integer default null)
+    p_ids uuid[] default '{}', p_tokens uuid[] default '{}', p_pid integer default null, p_hung integer default 0)
   returns table (alive boolean, cancelled uuid[], lost integer[])
   language plpgsql volatile security definer
   set search_path from current
@@ -7029,7 +7033,7 @@ as $$
 #variable_conflict use_column
 begin
   update node
-  set heartbeat = clock_timestamp(), running = p_running, state = case when p_draining then 'draining' else 'alive' end
+  set heartbeat = clock_timestamp(), running = p_running, hung = p_hung, state = case when p_draining then 'draining' else 'alive' end
   where id = p_node and incarnation = p_incarnation and state in ('alive', 'draining');
   if not found then
     return query select false, '{}'::uuid[], array(select generate_series(1, cardinality(p_ids)));

@@ -246,7 +246,7 @@ class Presence:
         held = self._node.runner.held()
         sent_at = time.monotonic()
         alive, cancelled, lost = statements.heartbeat(
-            self._link, node, incarnation, [one.lease for one in held], draining
+            self._link, node, incarnation, [one.lease for one in held], draining, self._node.runner.hung()
         )
         if not alive:
             self.ended(incarnation)

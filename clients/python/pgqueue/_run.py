@@ -112,6 +112,10 @@ class Runner:
             found.append(Held(unit.leases()[0], partial(self._drop, unit), partial(self._is_ahead, unit)))
         return found
 
+    def hung(self) -> int:
+        """Slots of handlers that run on although the time of their jobs is over."""
+        return sum(one.phase == "over" and not one.committed for one in self._attempts())
+
     def leases(self) -> list[Lease]:
         with self._lock:
             return [lease for unit in [*self._running, *self._ahead] for lease in unit.leases()]

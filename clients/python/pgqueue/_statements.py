@@ -67,15 +67,15 @@ class Statements:
         return accepted, heartbeat, heartbeat_ms
 
     def heartbeat(
-        self, link: Link, node: str, incarnation: str, leases: Sequence[Lease], draining: bool
+        self, link: Link, node: str, incarnation: str, leases: Sequence[Lease], draining: bool, hung: int
     ) -> tuple[bool, set[str], list[Lease]]:
         """Records a heartbeat; tells if the incarnation lives, the ids of cancelled jobs, and lost leases."""
         ids, tokens = plain_array(one.id for one in leases), plain_array(one.token for one in leases)
         alive, cancelled, lost = link.query(
             f"""select alive, array_to_json(cancelled)::text, array_to_json(lost)::text
             from {self.schema}.heartbeat_node(%s, %s::uuid, %s, %s, p_ids => %s::uuid[], p_tokens => %s::uuid[],
-              p_pid => %s)""",
-            [node, incarnation, len(leases), draining, ids, tokens, link.pid()],
+              p_pid => %s, p_hung => %s)""",
+            [node, incarnation, len(leases), draining, ids, tokens, link.pid(), hung],
         )[0]
         return alive, set(json.loads(cancelled)), [leases[place - 1] for place in json.loads(lost)]
 

@@ -352,6 +352,21 @@ class Contexts(DatabaseTest):
             self.assertIn(("timeout", "TimeoutError"), [(one["kind"], one.get("name")) for one in history(made.id)[3]])
         self.assertLessEqual({True, "timeout"}, set(seen))
 
+    def test_a_handler_that_does_not_stop_is_told_with_the_heartbeat(self) -> None:
+        gate = threading.Event()
+
+        @task("stuck", timeout=2, retry=AT_ONCE)
+        def stuck(payload, ctx):
+            gate.wait(150)
+
+        self.worker(stuck)
+        made = self.producer.enqueue("stuck")
+        hung = "select hung from pgqueue.node where state = 'alive' and hung > 0"
+        until("a slot to hang", lambda: sql(hung) == [(1,)])
+        gate.set()
+        self.producer.result(made)
+        until("no slot to hang", lambda: sql(hung) == [])
+
     def test_a_running_job_is_cancelled(self) -> None:
         @task("cancel")
         def cancel(payload, ctx):

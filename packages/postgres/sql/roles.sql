@@ -56,7 +56,7 @@ begin
   -- all columns but the incarnation, which is a secret of its node: a client that knows it can read the
   -- tokens of the node's leases, and end the node
   foreach r in array array['scheduler', 'worker', 'viewer'] loop
-    execute format('grant select (id, state, pool, slots, running, tasks, heartbeat, heartbeat_ms, lost_after_ms, started, software)
+    execute format('grant select (id, state, pool, slots, running, hung, tasks, heartbeat, heartbeat_ms, lost_after_ms, started, software)
                     on node to %I', s || '_' || r);
   end loop;
 

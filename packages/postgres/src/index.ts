@@ -59,6 +59,7 @@ export type {
   StoredQueueSettings,
 } from './reads/queue-settings.ts';
 export type { QueueInfo } from './reads/queues.ts';
+export type { ReadOnly } from './reads/read-only.ts';
 export type { RecordedJob, RecordedOptions } from './reads/recorded.ts';
 export type { StoredReport } from './reads/report.ts';
 export type { ScheduleInfo } from './reads/schedules.ts';

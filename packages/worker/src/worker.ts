@@ -146,6 +146,7 @@ export class WorkerNode implements Worker {
         [Symbol.iterator]: () => this.#executor.waiting(),
       }),
       leases: () => this.#leases(),
+      hung: () => this.#executor.hung(),
       marks,
       onWork: (released) => this.#claimer?.hint(released),
       onFatal: (error) => this.#fail(error),

@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { defineTask, implement } from '@pgqueue/core';
 import type { JobContext } from '@pgqueue/core';
+import { createOperator } from '@pgqueue/postgres';
 import { cancel, reap, resetNode, settle } from '@pgqueue/postgres/internal';
 import { afterEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
@@ -10,6 +11,7 @@ import type { TestWorker } from '../../support/worker-bench.ts';
 import { openWorkerBench, seldom, until } from '../../support/worker-bench.ts';
 
 const bench = opened(openWorkerBench);
+const operator = opened(() => createOperator({ pool: bench.database.pool }));
 afterEach(() => bench.clear());
 
 // longer than a busy machine takes from a claim to the handler
@@ -77,6 +79,12 @@ describe('a timeout', () => {
       return beats.add(row?.['beat']).size > 2;
     });
     expect((await bench.job(id)).status).toBe('ready');
+    const hung = async (): Promise<unknown> => {
+      const { nodes, warnings } = await operator.status();
+      const slots = warnings.flatMap((warning) => (warning.kind === 'hung_handlers' ? [warning.slots] : []));
+      return { inUse: nodes.slotsInUse, slots };
+    };
+    await expect.poll(hung).toEqual({ inUse: 1, slots: [1] });
     finish.resolve('first, late');
     await ended(id, 'done');
     expect(await bench.job(id)).toMatchObject({ result: 'second', tries: 1 });
@@ -84,6 +92,7 @@ describe('a timeout', () => {
     await expect
       .poll(() => worker.of('job.settled').map(({ verdict }) => verdict))
       .toEqual(['retry', 'done']);
+    await expect.poll(hung).toEqual({ inUse: 0, slots: [] });
   });
 
   test('is moved by extend, on both sides', async () => {

@@ -104,6 +104,7 @@ const top: Top = {
       pool: 'default',
       slots: 10,
       slotsInUse: 6,
+      hung: 0,
       leases: 7,
       tasks: {},
       heartbeatAgeMs: 1_200,

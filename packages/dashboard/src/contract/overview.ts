@@ -85,6 +85,7 @@ export interface Warning {
     | 'silent_leader'
     | 'no_capable_node'
     | 'old_snapshot'
+    | 'hung_handlers'
     | 'policy_fault'
     | 'policies_differ'
     | 'unreadable'

@@ -6,6 +6,7 @@ create table node (
   pool          text collate "C" not null default 'default' check (length(pool) between 1 and 100),
   slots         integer     not null check (slots between 0 and 100000),
   running       integer     not null default 0,
+  hung          integer     not null default 0,
   tasks         jsonb       not null check (jsonb_typeof(tasks) = 'object'),
   heartbeat     timestamptz not null,
   heartbeat_ms  integer     not null check (heartbeat_ms >= 50),
@@ -20,6 +21,9 @@ comment on column node.tasks is
 
 comment on column node.runs is
   'How long its jobs take: {"task": milliseconds}, of tasks that it has run often enough, and whose runs are all short; the scheduler makes batches by it.';
+
+comment on column node.hung is
+  'Slots of handlers that run on although the time of their jobs is over, as the last heartbeat told.';
 
 -- The session in which a node sends its heartbeats, if the node keeps a session for that alone
 -- (hold_session). Unlogged, as leader_session is. missed: the time since when the leader has not found the

@@ -81,6 +81,8 @@ export interface HeartbeatInput {
   readonly leases: readonly Lease[];
   /** Number of jobs that run in the node. Default: the number of `leases`. */
   readonly running?: number;
+  /** Slots of handlers that run on although the time of their jobs is over. Default 0. */
+  readonly hung?: number;
   /**
    * Pid of the session that the statement goes to, if the node keeps that for this alone: the node is lost
    * soon after it has ended.
@@ -90,11 +92,20 @@ export interface HeartbeatInput {
 
 /** Records a heartbeat, and returns what became of the node's leases. */
 export async function heartbeatNode(target: Target, input: HeartbeatInput): Promise<Heartbeat> {
-  const { node, incarnation, draining, leases, running = leases.length, pid = null } = input;
+  const { node, incarnation, draining, leases, running = leases.length, pid = null, hung = 0 } = input;
   const [row] = await target.query<Omit<Heartbeat, 'lost'> & { readonly lost: readonly number[] }>(
     `select alive, cancelled::text[], lost
-     from ${target.schema}.heartbeat_node($1, $2, $3, $4, p_ids => $5::uuid[], p_tokens => $6::uuid[], p_pid => $7)`,
-    [node, incarnation, running, draining, leases.map(({ id }) => id), leases.map(({ token }) => token), pid],
+     from ${target.schema}.heartbeat_node($1, $2, $3, $4, p_ids => $5::uuid[], p_tokens => $6::uuid[], p_pid => $7, p_hung => $8)`,
+    [
+      node,
+      incarnation,
+      running,
+      draining,
+      leases.map(({ id }) => id),
+      leases.map(({ token }) => token),
+      pid,
+      hung,
+    ],
   );
   if (row === undefined) return { alive: false, cancelled: [], lost: leases };
   // by index: a node may hold a job under the lease that it lost, and under a new one

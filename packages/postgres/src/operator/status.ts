@@ -2,6 +2,7 @@ import { own } from '@pgqueue/core';
 import type { Database } from '../connection/database.ts';
 import type { FlowNumbers } from '../reads/flows.ts';
 import { readFlowNumbers } from '../reads/flows.ts';
+import type { NodeInfo } from '../reads/nodes.ts';
 import { listNodes } from '../reads/nodes.ts';
 import type { QueueInfo } from '../reads/queues.ts';
 import { listQueues } from '../reads/queues.ts';
@@ -37,6 +38,13 @@ export type Warning =
       readonly kind: 'unreadable';
       readonly message: string;
       readonly unreadable: ReportedUnreadable;
+    }
+  /** Handlers that ignore their signal hold slots of a node. */
+  | {
+      readonly kind: 'hung_handlers';
+      readonly message: string;
+      readonly node: string;
+      readonly slots: number;
     }
   | { readonly kind: 'silent_leader'; readonly message: string }
   /** Schedulers have different policies: other rules hold once another one leads. */
@@ -168,6 +176,7 @@ export async function readStatus(database: Database): Promise<Status> {
     tables,
     warnings: [
       ...warningsOf({ leader, unserved, oldestSnapshot, readOnly }),
+      ...hungWarnings(nodes),
       ...policyWarnings(policies),
       ...reportWarnings(leader, scheduler),
     ],
@@ -211,6 +220,19 @@ function heldIn(report: StoredReport | null, { queue, paused, pending }: QueueIn
   if (report === null || report.stale) return null;
   const held = Object.entries(own(report.held, queue) ?? {});
   return Object.fromEntries(held.toSorted(([, a], [, b]) => b - a));
+}
+
+/** Warns of the 20 nodes with most of such slots. */
+function hungWarnings(nodes: readonly NodeInfo[]): readonly Warning[] {
+  return nodes
+    .filter(({ state, hung }) => hung > 0 && (state === 'alive' || state === 'draining'))
+    .toSorted((a, b) => b.hung - a.hung)
+    .slice(0, 20)
+    .map(({ id, hung: slots }) => {
+      const held = slots === 1 ? '1 slot is' : `${slots} slots are`;
+      const message = `${held} held on node ${id} by handlers that run on although the time of their jobs is over: pass ctx.signal to what they wait for, and restart the node`;
+      return { kind: 'hung_handlers', message, node: id, slots };
+    });
 }
 
 function policyWarnings([first, ...others]: readonly SchedulerPolicy[]): readonly Warning[] {

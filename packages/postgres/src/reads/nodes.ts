@@ -13,6 +13,8 @@ export interface NodeInfo {
   readonly leases: number;
   /** Its slots that run something. A bundle takes one slot, whatever its leases. */
   readonly slotsInUse: number;
+  /** Those of them whose handlers run on although the time of their jobs is over, as its last heartbeat told. */
+  readonly hung: number;
   readonly tasks: NodeTasks;
   /** Time since its last sign of life, in milliseconds, by the database's clock. */
   readonly heartbeatAgeMs: number;
@@ -29,7 +31,7 @@ export interface NodeInfo {
 export async function listNodes({ query, schema }: Database): Promise<readonly NodeInfo[]> {
   return query<NodeInfo>(
     `select n.id, n.state, n.state in ('alive', 'draining') and n.heartbeat < clock_timestamp() - n.lost_after_ms * interval '1 millisecond' as overdue,
-            n.pool, n.slots, coalesce(h.leases, 0) as leases, least(coalesce(h.units, 0), n.slots) as "slotsInUse", n.tasks,
+            n.pool, n.slots, coalesce(h.leases, 0) as leases, least(coalesce(h.units, 0) + n.hung, n.slots) as "slotsInUse", n.hung, n.tasks,
             extract(epoch from clock_timestamp() - n.heartbeat)::float8 * 1000 as "heartbeatAgeMs",
             extract(epoch from clock_timestamp() - n.started)::float8 * 1000 as "ageMs", n.software
      from ${schema}.node n left join (

@@ -17,6 +17,7 @@ export interface HeartbeatParts {
   readonly settings: NodeSettings;
   readonly registration: Omit<Registration, 'leave'>;
   readonly holding: Holding;
+  readonly hung: () => number;
   readonly draining: AbortSignal;
   /** Called when the node is registered anew, and can claim again. */
   readonly onRegistered: () => void;
@@ -34,7 +35,7 @@ export interface HeartbeatParts {
  * otherwise, until their timeouts end, or until the node may be taken for lost (see {@link Fence}).
  */
 export function startHeartbeat(parts: HeartbeatParts): Loop {
-  const { sender, fence, settings, registration, holding, draining } = parts;
+  const { sender, fence, settings, registration, holding, hung, draining } = parts;
   const { heartbeatMs, observe } = settings;
   // Short enough for several retries before the node is lost.
   const retryMaxMs = Math.min(heartbeatMs, 1_000);
@@ -49,7 +50,7 @@ export function startHeartbeat(parts: HeartbeatParts): Loop {
     }
     const asked = liveOf(holding);
     const leases = asked.map(({ lease }) => lease);
-    const answer = await sender.send({ incarnation, draining: draining.aborted, leases });
+    const answer = await sender.send({ incarnation, draining: draining.aborted, leases, hung: hung() });
     if (answer.alive) {
       fence.beaten();
       applyHeartbeat(asked, answer, observe);

@@ -56,6 +56,8 @@ export interface MembershipParts {
   readonly holding: Holding;
   /** Leases that the node knows of beside `holding`. */
   readonly leases?: () => Iterable<Lease>;
+  /** Slots of handlers that run on although the time of their jobs is over. Default: none. */
+  readonly hung?: () => number;
   /** Memory that the heartbeat's thread reads. */
   readonly marks?: SharedMarks;
   /**
@@ -95,6 +97,7 @@ export function createMembership(parts: MembershipParts): Membership {
     queryTimeoutMs,
     marks,
     holding,
+    hung: parts.hung ?? (() => 0),
     known: { tokens, leases: parts.leases ?? (() => []) },
     draining: draining.signal,
     insists,

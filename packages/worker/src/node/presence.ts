@@ -39,6 +39,7 @@ export interface PresenceParts {
   readonly queryTimeoutMs: number;
   readonly marks: SharedMarks;
   readonly holding: Holding;
+  readonly hung: () => number;
   readonly known: KnownLeases;
   readonly draining: AbortSignal;
   /** True if `begin` is repeated while the database can't be reached. */

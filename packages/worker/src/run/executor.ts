@@ -27,6 +27,7 @@ import type { Settler } from '../settle/settler.ts';
 import type { Untold } from './untold.ts';
 import { createUntold } from './untold.ts';
 import type { Ended, Settled, Told } from '../lease/ended.ts';
+import { hungSlots } from './hung.ts';
 import { runSingly } from './run-job.ts';
 import { tellUnread } from './unread.ts';
 
@@ -72,6 +73,8 @@ export interface AttemptExecutor {
    * acknowledged; the latter end by their timeouts.
    */
   readonly leases: () => Iterable<Lease>;
+  /** Slots of handlers that run on although the time of their jobs is over. */
+  readonly hung: () => number;
   /** Jobs of running batches that have not begun. */
   readonly waiting: () => Generator<Held>;
   /** Resolves when every attempt is over; handlers that ignore their signal may still run. */
@@ -144,6 +147,7 @@ export function createExecutor(parts: ExecutorParts): AttemptExecutor {
       return unit.length === 1 ? ran : within(units, unit, ran);
     },
     attempts,
+    hung: () => hungSlots(attempts, units),
     waiting: function* () {
       for (const { unit } of units) yield* batchOf(unit)?.waiting() ?? [];
     },

@@ -42,7 +42,7 @@ begin
     perform end_node(p_node, 'node restarted');
   end if;
   update node
-  set incarnation = p_incarnation, state = 'alive', pool = p_pool, slots = p_slots, running = 0, tasks = p_tasks, runs = '{}',
+  set incarnation = p_incarnation, state = 'alive', pool = p_pool, slots = p_slots, running = 0, hung = 0, tasks = p_tasks, runs = '{}',
       heartbeat = v_now, heartbeat_ms = p_heartbeat_ms, lost_after_ms = p_lost_after_ms, started = v_now, software = p_software
   where id = p_node;
   return query select true, p_incarnation, null::timestamptz, null::integer;
@@ -66,7 +66,7 @@ $$;
 -- keeps for this alone. When that session has been gone for 3 s, the node is lost.
 create function heartbeat_node(
     p_node text, p_incarnation uuid, p_running integer default 0, p_draining boolean default false,
-    p_ids uuid[] default '{}', p_tokens uuid[] default '{}', p_pid integer default null)
+    p_ids uuid[] default '{}', p_tokens uuid[] default '{}', p_pid integer default null, p_hung integer default 0)
   returns table (alive boolean, cancelled uuid[], lost integer[])
   language plpgsql volatile security definer
   set search_path from current
@@ -78,7 +78,7 @@ as $$
 #variable_conflict use_column
 begin
   update node
-  set heartbeat = clock_timestamp(), running = p_running, state = case when p_draining then 'draining' else 'alive' end
+  set heartbeat = clock_timestamp(), running = p_running, hung = p_hung, state = case when p_draining then 'draining' else 'alive' end
   where id = p_node and incarnation = p_incarnation and state in ('alive', 'draining');
   if not found then
     return query select false, '{}'::uuid[], array(select generate_series(1, cardinality(p_ids)));
