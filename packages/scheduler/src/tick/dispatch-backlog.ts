@@ -44,8 +44,9 @@ export async function dispatchMore(
   const ready = flying.items.filter((item) => item.node === null && item.pool === pool).length;
   // each slot has its next item: a part of a batch would cost as much as a whole one, which soon has room
   if (room === 0 || (room < size && ready >= slots)) return { room, written: createFlying([]) };
-  const row = Array<PlannedRow>(size).fill({ ...rowOf(backlog), pool });
-  const rows = Array<typeof row>(Math.ceil(room / size)).fill(row);
+  const planned: PlannedRow = { ...rowOf(backlog), pool };
+  const row = Array.from({ length: size }, () => planned);
+  const rows = Array.from({ length: Math.ceil(room / size) }, () => row);
   const wake = state.wakes.choose(rows, { ...load, items: flying.items });
   const { after } = backlog;
   const jobs = { queue, key, priority, after, task, version, pool, jobs: room, size, slots };
@@ -88,7 +89,7 @@ function itemsOf(
   // behind the cursor of the lane, so that reads of it look for items
   const facts = { ...template, id: '', seq: last };
   const made = items.map(({ position, size }): Item => {
-    const jobs = Array<typeof facts>(size).fill(facts);
+    const jobs = Array.from({ length: size }, () => facts);
     return inFlight.wrote({ jobs, pool, bundle: null, dispatchedMs: atMs }, position);
   });
   const { task, version } = template;

@@ -1,12 +1,14 @@
 import type { HeldCounts, Prepared, DatabaseHealth, Settlement, Snapshot } from '@pgqueue/core';
-import { openSlots, own, poolOf } from '@pgqueue/core';
+import { laneName, openSlots, own, poolOf } from '@pgqueue/core';
 import type { LaneRead, TickRead } from '@pgqueue/postgres/internal';
+import { settledMax } from '@pgqueue/postgres/internal';
 import type { DeferredLanes } from '../state/lanes/deferred-lanes.ts';
 import type { Consumption, Load } from '../state/consumption.ts';
 import { poolsSeen } from '../state/consumption.ts';
 import type { Flying, Item } from '../state/items/item.ts';
 import type { LeaderState } from '../state/leader-state.ts';
 import type { LaneCache } from '../state/lanes/lane-cache.ts';
+import type { SafePlan } from '../policy/planner.ts';
 import type { MovingKeys } from '../state/lanes/moving-keys.ts';
 import { jobsOf } from '../state/lanes/known-job.ts';
 import { depthMin } from '../state/lanes/lane-cache.ts';
@@ -144,7 +146,7 @@ export function placesOf(
  * the plan. This is so if the page was full, or if all jobs read of a lane were dispatched. If some of a
  * lane's jobs were held instead, the lookahead finds the jobs behind them.
  */
-export function cutOff(
+function cutOff(
   lanes: readonly LaneRead[],
   keys: number,
   { hasRoom, went }: { readonly hasRoom: (queue: string) => boolean; readonly went: ReadonlySet<string> },
@@ -155,6 +157,34 @@ export function cutOff(
     const read = jobsOf(lane);
     return lane.ahead?.length !== 0 && read.length >= lane.wanted && read.every(({ id }) => went.has(id));
   });
+}
+
+/** Reports whether another tick would find more to dispatch. */
+export function mayHaveMore(
+  state: LeaderState,
+  tick: {
+    readonly snapshot: Snapshot;
+    readonly planned: SafePlan;
+    readonly read: TickRead;
+    readonly keys: number;
+    readonly hasRoom: (queue: string) => boolean;
+    readonly written: Flying;
+    readonly brief: boolean;
+  },
+): boolean {
+  const { snapshot, planned, read, keys, hasRoom, written, brief } = tick;
+  const { batchMax } = snapshot;
+  if (brief) return planned.dispatch.length >= batchMax || read.state.settled.length >= settledMax;
+  const walking = state.lookahead.walking();
+  const last = read.lanes.findLast(({ paged }) => paged);
+  const after = last === undefined ? '' : laneName(last);
+  const moved = after !== state.after;
+  state.after = after;
+  if (planned.dispatch.length >= batchMax || (state.room > 0 && walking)) return true;
+  if (read.state.settled.length >= settledMax) return true;
+  const progress = moved || written.count > 0 || walking;
+  const went = new Set(planned.dispatch.map(({ id }) => id));
+  return progress && cutOff(read.lanes, keys, { hasRoom, went });
 }
 
 /**

@@ -1,8 +1,7 @@
 import type { HeldCounts, Snapshot } from '@pgqueue/core';
-import { laneName } from '@pgqueue/core';
 import { countByTask, soonest } from '@pgqueue/core/internal';
 import type { Leader, TickRead } from '@pgqueue/postgres/internal';
-import { endHolds, loadPolicyState, setFeed, settledMax, wakeNodes } from '@pgqueue/postgres/internal';
+import { endHolds, loadPolicyState, setFeed, wakeNodes } from '@pgqueue/postgres/internal';
 import type { Behind } from '../state/background-rescan.ts';
 import { createBehind } from '../state/background-rescan.ts';
 import { createDispatchSpans } from './spans.ts';
@@ -23,7 +22,7 @@ import type { SafePlan } from '../policy/planner.ts';
 import { leftOut } from '../state/lanes/lookahead.ts';
 import type { News, Supposed } from './plan-from-hints.ts';
 import { nothingWaits, suppose, withoutKnown } from './plan-from-hints.ts';
-import { ask, cutOff, heldReasons, placesOf, toSnapshot } from './snapshot.ts';
+import { ask, heldReasons, mayHaveMore, placesOf, toSnapshot } from './snapshot.ts';
 import type { Writing } from './write-plan.ts';
 import { heldFresh } from '../policy/why-held.ts';
 import { writePlan } from './write-plan.ts';
@@ -106,7 +105,6 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
     // if the plan from hints is not written, the retry reads: waiting jobs only if the hints named new ones
     const again = news?.jobs.length === 0 ? { ended: null, jobs: [] } : undefined;
     const { read, load, flying, guess, keys, brief, owes } = await see(looks, state, { news, startedAt });
-    if (guess !== undefined) state.backlog = undefined;
     const snapshot = snapshotOf(options, state, { read, load, flying });
     const planned = planner.plan(snapshot);
     if (guess !== undefined && (planned.dispatch.length === 0 || planned.recall.length > 0)) {
@@ -329,6 +327,7 @@ async function see(
 ): Promise<PlanInput> {
   const { keys, ...asked } = ask(state, state.laneCache.discovers());
   const guess = news === undefined ? undefined : suppose(state, news, startedAt);
+  if (guess !== undefined) state.backlog = undefined;
   if (guess !== undefined) return { ...guess, guess, keys, brief: true, owes: options.pollInterval.skips() };
   const due = options.pollInterval.asksDue(news !== undefined);
   const brief = news?.jobs.length === 0 && !due && knowsAll(state) && state.unheard.dueAt() === Infinity;
@@ -379,31 +378,4 @@ function asksAgain(
   const inTurn = openPages.planned({ ...laneCache, ...places });
   const unread = (planned.stale ?? []).length > 0 || (planned.deepen?.size ?? 0) > 0;
   return inTurn || planned.recall.length > 0 || unread || moving.waits();
-}
-
-function mayHaveMore(
-  state: LeaderState,
-  tick: {
-    readonly snapshot: Snapshot;
-    readonly planned: SafePlan;
-    readonly read: TickRead;
-    readonly keys: number;
-    readonly hasRoom: (queue: string) => boolean;
-    readonly written: Flying;
-    readonly brief: boolean;
-  },
-): boolean {
-  const { snapshot, planned, read, keys, hasRoom, written, brief } = tick;
-  const { batchMax } = snapshot;
-  if (brief) return planned.dispatch.length >= batchMax || read.state.settled.length >= settledMax;
-  const walking = state.lookahead.walking();
-  const last = read.lanes.findLast(({ paged }) => paged);
-  const after = last === undefined ? '' : laneName(last);
-  const moved = after !== state.after;
-  state.after = after;
-  if (planned.dispatch.length >= batchMax || (state.room > 0 && walking)) return true;
-  if (read.state.settled.length >= settledMax) return true;
-  const progress = moved || written.count > 0 || walking;
-  const went = new Set(planned.dispatch.map(({ id }) => id));
-  return progress && cutOff(read.lanes, keys, { hasRoom, went });
 }
