@@ -29,14 +29,12 @@ async function more(asked: Partial<BacklogInput> = {}): Promise<BacklogDispatche
     after: -1,
     task: 't',
     version: 1,
-    ...{
-      pool: 'default',
-      jobs: 100,
-      size: 10,
-      slots: 4,
-      notify: false,
-      wake: null,
-    },
+    pool: 'default',
+    jobs: 100,
+    size: 10,
+    slots: 4,
+    notify: false,
+    wake: null,
     ...asked,
   });
 }
