@@ -54,9 +54,9 @@ export type Write = (rows: readonly JobRow[], options: WriteOptions) => Promise<
 
 /** Older job that is to take the payload of a row. */
 export interface TakenOver {
-  /** Of the row. */
+  /** Index of the row. */
   readonly index: number;
-  /** Of the older job. */
+  /** Id of the older job. */
   readonly id: string;
   /** Payload (JSON text) that the older job has; undefined: it is not encoded. */
   readonly stored: string | undefined;

@@ -44,9 +44,7 @@ test('has the very error that a handler threw, also where a codec encrypts error
   const ways = [
     implement(defineTask({ name: 'thrown', payload, retry }), () => Promise.reject(error)),
     implement(defineTask({ name: 'given up', payload }), () => giveUp(error)),
-    implement(defineTask({ name: 'retried', payload }), () => {
-      throw retryAfter('1h', error);
-    }),
+    implement(defineTask({ name: 'retried', payload }), () => retryAfter('1h', error)),
     implement(defineTask({ name: 'late', payload }), async (_, ctx) => {
       await ctx.transaction(() => Promise.resolve());
       throw error;

@@ -49,7 +49,7 @@ export function createRecord(conceals = false): DrainRecord {
   const running = new Map<string, string>();
   const keys = new Map<string, string>();
   const results = new Map<string, unknown>();
-  const thrown = new Map<string, unknown>();
+  const thrown = createThrown(conceals);
   const problems = new Map<string, readonly string[]>();
   let fault: Error | undefined;
   let trouble: Error | undefined;
@@ -58,18 +58,11 @@ export function createRecord(conceals = false): DrainRecord {
     const wrong = problems.get(job);
     const { durationMs = 0 } = ended;
     const result = ended.outcome === 'done' && results.has(job) ? { result: results.get(job) } : {};
+    const own = 'error' in ended ? { error: thrown.told(job, ended.error) } : {};
     const error =
-      wrong === undefined ? {} : { error: new Error(`the payload does not fit: ${wrong.join('; ')}`) };
+      wrong === undefined ? own : { error: new Error(`the payload does not fit: ${wrong.join('; ')}`) };
     jobs.push({ id: job, key: keys.get(job) ?? '', ...ended, durationMs, ...result, ...error });
-    for (const map of [running, keys, results, thrown, problems]) map.delete(job);
-  };
-
-  /** Returns the error that a handler threw in place of the concealed one of an event. */
-  const told = (job: string, error: unknown): unknown => {
-    const own = thrown.get(job);
-    thrown.delete(job);
-    const name = own instanceof Error ? own.name : 'Error';
-    return own !== undefined && error instanceof Error && error.name === name ? own : error;
+    for (const map of [running, keys, results, problems]) map.delete(job);
   };
 
   const note = ({ task, handler }: SingleTaskHandler): SingleTaskHandler['handler'] => {
@@ -82,7 +75,7 @@ export function createRecord(conceals = false): DrainRecord {
         if (!running.has(id)) return;
         if (!isOutcome(ended)) results.set(id, ended);
         else if (ended.kind === 'fan_out') results.set(id, ended.result);
-        else if (conceals && 'error' in ended) thrown.set(id, ended.error);
+        else if ('error' in ended) thrown.note(id, ended.error);
       };
       try {
         const result: unknown = await handler(payload, noted);
@@ -90,7 +83,7 @@ export function createRecord(conceals = false): DrainRecord {
         return result;
       } catch (error) {
         if (isOutcome(error)) keep(error);
-        else if (conceals) thrown.set(id, error);
+        else thrown.note(id, error);
         throw error;
       }
     };
@@ -114,28 +107,39 @@ export function createRecord(conceals = false): DrainRecord {
         problems.set(event.job, event.problems);
       } else if (event.type === 'job.settled') {
         const { job, task, verdict, durationMs } = event;
-        end(job, {
-          task,
-          outcome: verdict,
-          durationMs,
-          ...('error' in event ? { error: told(job, event.error) } : {}),
-        });
+        end(job, { task, outcome: verdict, durationMs, ...('error' in event ? { error: event.error } : {}) });
       } else if (event.type === 'job.crashed') {
-        end(event.job, {
-          task: event.task,
-          outcome: 'crashed',
-          durationMs: event.durationMs,
-          error: event.error,
-        });
+        const { job, task, durationMs, error } = event;
+        end(job, { task, outcome: 'crashed', durationMs, error });
       } else if (event.type === 'job.late_error') {
         const index = jobs.findLastIndex(({ id }) => id === event.job);
         const job = jobs[index];
-        if (job !== undefined) jobs[index] = { ...job, error: told(event.job, event.error) };
+        if (job !== undefined) jobs[index] = { ...job, error: thrown.told(event.job, event.error) };
       } else if (event.type === 'job.stale') {
         end(event.job, { task: event.task, outcome: 'lost' });
       } else {
         trouble = troubleOf(event) ?? trouble;
       }
+    },
+  };
+}
+
+/** Keeps the errors that handlers threw, if those of events are concealed. */
+function createThrown(conceals: boolean): {
+  readonly note: (job: string, error: unknown) => void;
+  /** Returns the error that the handler of a job threw in place of the concealed one of an event, once. */
+  readonly told: (job: string, error: unknown) => unknown;
+} {
+  const thrown = new Map<string, unknown>();
+  return {
+    note: (job, error) => {
+      if (conceals) thrown.set(job, error);
+    },
+    told: (job, error) => {
+      const own = thrown.get(job);
+      thrown.delete(job);
+      const name = own instanceof Error ? own.name : 'Error';
+      return own !== undefined && error instanceof Error && error.name === name ? own : error;
     },
   };
 }

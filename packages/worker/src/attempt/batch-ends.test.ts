@@ -67,7 +67,7 @@ function bench(
     snoozes: (...which) => {
       for (const n of which) {
         const settlement = { id: `j${n}`, token: 'x', outcome: 'snooze', delayMs: 1, data: null } as const;
-        batch.ended({ settlement, onSettled: () => {} });
+        batch.ended({ settlement, task: 't', onSettled: () => {} });
       }
     },
   };

@@ -79,14 +79,8 @@ const batchBytesMax = 4 * 1_048_576;
 const pendingMax = 2_000;
 const bytesMax = 16 * 1_048_576;
 
-export function createSettler({
-  database,
-  observe,
-  codec,
-  hints,
-  onRows,
-  onAccepted,
-}: SettlerOptions): Settler {
+export function createSettler(options: SettlerOptions): Settler {
+  const { database, observe, codec, hints, onRows, onAccepted } = options;
   const abandoned = new AbortController();
   const backlog = createBacklog(observe);
   const unanswered = new WeakSet<Ended>();
