@@ -1,6 +1,6 @@
 import type { Observer, Settlement } from '@pgqueue/core';
 import type { TickRead } from '@pgqueue/postgres/internal';
-import type { Backlog } from './lanes/backlog.ts';
+import type { Backlog } from './backlog.ts';
 import type { DeferredLanes } from './lanes/deferred-lanes.ts';
 import { createDeferredLanes } from './lanes/deferred-lanes.ts';
 import type { OpenPages } from './lanes/open-page.ts';

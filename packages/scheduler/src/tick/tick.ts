@@ -7,8 +7,8 @@ import { createBehind } from '../state/background-rescan.ts';
 import { createDispatchSpans } from './spans.ts';
 import { isTracing } from '@pgqueue/telemetry/internal';
 import type { Flying } from '../state/items/item.ts';
-import type { Backlog, PlanWritten } from '../state/lanes/backlog.ts';
-import { backlogOf, isBehind } from '../state/lanes/backlog.ts';
+import type { Backlog, PlanWritten } from '../state/backlog.ts';
+import { backlogOf, isBehind } from '../state/backlog.ts';
 import type { Looking } from './read-snapshot.ts';
 import { knowsAll, look } from './read-snapshot.ts';
 import type { LeaderState } from '../state/leader-state.ts';
@@ -304,7 +304,7 @@ interface PlanInput extends Pick<Supposed, 'read' | 'load' | 'flying'> {
   readonly owes: boolean;
 }
 
-/** What reads need. */
+/** Dependencies of a read. */
 interface Looks extends DispatcherOptions {
   readonly pollInterval: PollInterval;
   readonly behind: Behind;

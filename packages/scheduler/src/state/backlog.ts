@@ -1,9 +1,9 @@
 import type { JobFacts, Lane, QueueSeen, Snapshot } from '@pgqueue/core';
 import { laneName, own } from '@pgqueue/core';
 import type { HintedJob } from '@pgqueue/postgres/internal';
-import type { SafePlan } from '../../policy/planner.ts';
-import type { Flying } from '../items/item.ts';
-import type { LaneCache } from './lane-cache.ts';
+import type { SafePlan } from '../policy/planner.ts';
+import type { Flying } from './items/item.ts';
+import type { LaneCache } from './lanes/lane-cache.ts';
 
 /**
  * Jobs that wait in the one lane that has any left: all like the template, as far as they follow it. No rule

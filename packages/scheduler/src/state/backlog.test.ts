@@ -1,10 +1,10 @@
 import type { QueueSeen } from '@pgqueue/core';
 import { describe, expect, test } from 'vitest';
-import { aJob, aLane } from '../../testing/planning.ts';
-import { itemOf } from '../items/item.ts';
+import { aJob, aLane } from '../testing/planning.ts';
+import { itemOf } from './items/item.ts';
 import type { PlanWritten } from './backlog.ts';
 import { backlogOf, isBehind } from './backlog.ts';
-import type { KnownJob } from './known-job.ts';
+import type { KnownJob } from './lanes/known-job.ts';
 
 const known = (seq: number, facts: Partial<KnownJob> = {}): KnownJob => ({
   ...aJob('a', seq),
