@@ -1203,8 +1203,7 @@ begin
                          max_crashes, retry, unique_key, payload, payload_version, trace)
       values (coalesce(j.id, uuid_v7()), coalesce(j.queue, 'default'), j.task, coalesce(j.key, ''), coalesce(j.priority, 0),
               coalesce(j.attributes, '{}'), v_after, j.expires_at, j.timeout_ms * interval '1 millisecond',
-              coalesce(j.max_tries, 20), coalesce(j.max_crashes, 3), j.retry, j.unique_key, j.given,
-              coalesce(j.payload_version, 1), j.trace)
+              coalesce(j.max_tries, 20), coalesce(j.max_crashes, 3), j.retry, j.unique_key, j.given, coalesce(j.payload_version, 1), j.trace)
       on conflict do nothing
       returning id into v_existing;
       if found then
@@ -6584,8 +6583,7 @@ declare
 begin
   select l.feed, case when l.place is distinct from tables_place() and l.place is not null then 'infinity' else l.placed end
   into v_feed, v_placed from scheduler_lease l;
-  select array_agg(w.id), array_agg(w.lock_token) into v_ids, v_tokens
-  from work_queue w where w.position = any (p_positions) and w.lock_key is not null;
+  select array_agg(w.id), array_agg(w.lock_token) into v_ids, v_tokens from work_queue w where w.position = any (p_positions) and w.lock_key is not null;
   if p_wait then
     perform from queue q where q.id = any (v_ids) order by q.id for update;
   else
@@ -6646,8 +6644,7 @@ begin
            excluded.trace, excluded.errors, excluded.flow, excluded.step, excluded.checkpoint)
   ),
   fed as (
-    insert into settlement (at, positions, verdicts, busy_ms)
-    select v_now, array_agg(l.position), array_agg('crash'::text), array_agg((extract(epoch from v_now - l.started) * 1000)::float4)
+    insert into settlement (at, positions, verdicts, busy_ms) select v_now, array_agg(l.position), array_agg('crash'::text), array_agg((extract(epoch from v_now - l.started) * 1000)::float4)
     from lost l where v_feed and l.charge = 1 having count(*) > 0
   ),
   verdicts (id, verdict, flow, step) as (

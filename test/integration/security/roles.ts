@@ -9,7 +9,7 @@ const enqueued =
   'attributes expires_at id key max_crashes max_tries payload payload_version priority queue retry run_after task timeout trace unique_key';
 
 const node =
-  'select(heartbeat heartbeat_ms id lost_after_ms pool running slots software started state tasks)';
+  'select(heartbeat heartbeat_ms hung id lost_after_ms pool running slots software started state tasks)';
 
 /** The rights on every table and function. One that is missing here belongs to the owner alone. */
 export const rights: Readonly<

@@ -177,8 +177,7 @@ begin
                          max_crashes, retry, unique_key, payload, payload_version, trace)
       values (coalesce(j.id, uuid_v7()), coalesce(j.queue, 'default'), j.task, coalesce(j.key, ''), coalesce(j.priority, 0),
               coalesce(j.attributes, '{}'), v_after, j.expires_at, j.timeout_ms * interval '1 millisecond',
-              coalesce(j.max_tries, 20), coalesce(j.max_crashes, 3), j.retry, j.unique_key, j.given,
-              coalesce(j.payload_version, 1), j.trace)
+              coalesce(j.max_tries, 20), coalesce(j.max_crashes, 3), j.retry, j.unique_key, j.given, coalesce(j.payload_version, 1), j.trace)
       on conflict do nothing
       returning id into v_existing;
       if found then

@@ -33,8 +33,7 @@ declare
 begin
   select l.feed, case when l.place is distinct from tables_place() and l.place is not null then 'infinity' else l.placed end
   into v_feed, v_placed from scheduler_lease l;
-  select array_agg(w.id), array_agg(w.lock_token) into v_ids, v_tokens
-  from work_queue w where w.position = any (p_positions) and w.lock_key is not null;
+  select array_agg(w.id), array_agg(w.lock_token) into v_ids, v_tokens from work_queue w where w.position = any (p_positions) and w.lock_key is not null;
   if p_wait then
     perform from queue q where q.id = any (v_ids) order by q.id for update;
   else
@@ -95,8 +94,7 @@ begin
            excluded.trace, excluded.errors, excluded.flow, excluded.step, excluded.checkpoint)
   ),
   fed as (
-    insert into settlement (at, positions, verdicts, busy_ms)
-    select v_now, array_agg(l.position), array_agg('crash'::text), array_agg((extract(epoch from v_now - l.started) * 1000)::float4)
+    insert into settlement (at, positions, verdicts, busy_ms) select v_now, array_agg(l.position), array_agg('crash'::text), array_agg((extract(epoch from v_now - l.started) * 1000)::float4)
     from lost l where v_feed and l.charge = 1 having count(*) > 0
   ),
   verdicts (id, verdict, flow, step) as (
