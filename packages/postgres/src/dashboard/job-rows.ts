@@ -24,7 +24,7 @@ export async function readListed(
   if (ids.length === 0) return [];
   const rows = await query<ListedJob>(
     `select j.id, j.status, j.queue, j.task, j.key, j.priority, j.tries, j.max_tries as "maxTries", j.crashes, j.created,
-            extract(epoch from clock_timestamp() - j.created)::float8 * 1000 as "ageMs", j.run_after as "runAfter", j.node,
+            (extract(epoch from clock_timestamp()) - extract(epoch from j.created))::float8 * 1000 as "ageMs", j.run_after as "runAfter", j.node,
             j.started, j.finished, left(j.last_error ->> 'message', 200) as "lastError"
      from ${schema}.job j where j.id = any ($1::uuid[]) order by j.id desc, j.finished desc nulls first`,
     [ids],

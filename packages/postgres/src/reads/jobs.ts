@@ -190,7 +190,7 @@ export async function readJob({ query, schema }: Database, id: string): Promise<
 /** Returns the columns of {@link JobSummary}, of the view `job j`. */
 function summaryColumns(schema: string): string {
   return `j.id, j.status, j.queue, j.task, j.key, j.priority, j.attributes, j.tries, j.max_tries as "maxTries", j.crashes,
-    j.max_crashes as "maxCrashes", j.created, extract(epoch from clock_timestamp() - j.created)::float8 * 1000 as "ageMs",
+    j.max_crashes as "maxCrashes", j.created, (extract(epoch from clock_timestamp()) - extract(epoch from j.created))::float8 * 1000 as "ageMs",
     j.run_after as "runAfter", j.expires_at as "expiresAt", extract(epoch from j.timeout)::float8 * 1000 as "timeoutMs",
     j.unique_key as "uniqueKey", j.payload_version as "payloadVersion", j.trace, j.position::float8 as position, j.pool, j.node,
     j.started, j.lock_timeout as "leaseEnds", j.cancelled as "cancelAsked", j.progress, j.has_checkpoint as "hasCheckpoint",
