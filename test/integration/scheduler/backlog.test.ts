@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { defineTask, implement } from '@pgqueue/core';
 import type { BacklogDispatched, BacklogInput } from '@pgqueue/postgres/internal';
-import { breaches, dispatchBacklog, lead, leadershipLostState } from '@pgqueue/postgres/internal';
+import { breaches, dispatchBacklog, lead, leadershipLostState, resign } from '@pgqueue/postgres/internal';
 import { createWorker } from '@pgqueue/worker';
 import pg from 'pg';
 import { afterEach, expect, test } from 'vitest';
@@ -20,7 +20,7 @@ const leader = 'backlog';
 
 async function more(asked: Partial<BacklogInput> = {}): Promise<BacklogDispatched> {
   const { epoch } = await lead(bench.database, leader, 60_000);
-  return dispatchBacklog(bench.database, {
+  const made = dispatchBacklog(bench.database, {
     leader,
     epoch,
     queue: 'default',
@@ -37,6 +37,8 @@ async function more(asked: Partial<BacklogInput> = {}): Promise<BacklogDispatche
     wake: null,
     ...asked,
   });
+  // schedulers of other tests lead at once
+  return made.finally(() => resign(bench.database, leader, epoch));
 }
 
 /** Numbers of the waiting jobs, from 0 on in the order of their enqueuing, by the work items they are in. */
