@@ -20,25 +20,28 @@ const leader = 'backlog';
 
 async function more(asked: Partial<BacklogInput> = {}): Promise<BacklogDispatched> {
   const { epoch } = await lead(bench.database, leader, 60_000);
-  const made = dispatchBacklog(bench.database, {
-    leader,
-    epoch,
-    queue: 'default',
-    key: '',
-    priority: 0,
-    after: -1,
-    task: 't',
-    version: 1,
-    pool: 'default',
-    jobs: 100,
-    size: 10,
-    slots: 4,
-    notify: false,
-    wake: null,
-    ...asked,
-  });
-  // schedulers of other tests lead at once
-  return made.finally(() => resign(bench.database, leader, epoch));
+  try {
+    return await dispatchBacklog(bench.database, {
+      leader,
+      epoch,
+      queue: 'default',
+      key: '',
+      priority: 0,
+      after: -1,
+      task: 't',
+      version: 1,
+      pool: 'default',
+      jobs: 100,
+      size: 10,
+      slots: 4,
+      notify: false,
+      wake: null,
+      ...asked,
+    });
+  } finally {
+    // schedulers of other tests lead at once
+    await resign(bench.database, leader, epoch);
+  }
 }
 
 /** Numbers of the waiting jobs, from 0 on in the order of their enqueuing, by the work items they are in. */
