@@ -136,7 +136,7 @@ const statements: Readonly<Record<string, readonly [string, readonly unknown[]]>
   ],
   dispatch_backlog: [
     `select * from pgqueue.dispatch_backlog($1, $2, '{"queue": "q0", "key": "k3", "priority": 0, "after": 0, "task": "t", "version": 1,
-       "pool": "default", "jobs": 100, "size": 10, "slots": 4}', true)`,
+       "pool": "default", "jobs": 100, "size": 10, "slots": 4}')`,
     [...leader],
   ],
   holds_true: [

@@ -34,7 +34,6 @@ async function more(asked: Partial<BacklogInput> = {}): Promise<BacklogDispatche
       jobs: 100,
       size: 10,
       slots: 4,
-      notify: false,
       wake: null,
       ...asked,
     });

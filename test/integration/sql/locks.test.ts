@@ -74,7 +74,7 @@ async function busy(): Promise<Readonly<Record<string, string>>> {
     answer_explain: `${leader}, 1, '{}'`,
     count_activity: `${leader}, 100`,
     dispatch: `${leader}, array['${pending}']::uuid[], null, ${plan}, true`,
-    dispatch_backlog: `${leader}, '{"queue": "default", "key": "", "priority": 0, "after": -1, "task": "hello", "version": 1, "pool": "default", "jobs": 9, "size": 2, "slots": 1}', true`,
+    dispatch_backlog: `${leader}, '{"queue": "default", "key": "", "priority": 0, "after": -1, "task": "hello", "version": 1, "pool": "default", "jobs": 9, "size": 2, "slots": 1}'`,
     end_holds: `${leader}, '{moved}'`,
     expire: `${leader}, 100`,
     fire_schedule: `${leader}, ${slot}`,

@@ -16,9 +16,7 @@ export interface BacklogInput extends Leader, LaneId {
   readonly size: number;
   /** Slots over which the last of them are spread. */
   readonly slots: number;
-  /** Wakes listening workers. */
-  readonly notify: boolean;
-  /** Wakes only these nodes of the pool. Null: all. */
+  /** Nodes of the pool to wake. Null: all. */
   readonly wake: readonly string[] | null;
 }
 
@@ -40,7 +38,7 @@ export interface BacklogDispatched {
  */
 export async function dispatchBacklog(
   { query, schema }: Target,
-  { leader, epoch, notify, wake, ...backlog }: BacklogInput,
+  { leader, epoch, wake, ...backlog }: BacklogInput,
 ): Promise<BacklogDispatched> {
   const [row] = await query<{
     readonly atMs: number;
@@ -51,7 +49,7 @@ export async function dispatchBacklog(
     readonly more: boolean;
   }>(
     `select at_ms as "atMs", positions, jobs, size, last::float8 as last, more
-     from ${schema}.dispatch_backlog($1, $2, $3::jsonb, $4)`,
+     from ${schema}.dispatch_backlog($1, $2, $3::jsonb)`,
     [
       leader,
       epoch,
@@ -59,7 +57,6 @@ export async function dispatchBacklog(
         ...backlog,
         ...(wake !== null && { wake: [backlog.pool, ...wake] }),
       }),
-      notify,
     ],
   );
   if (row === undefined) throw new Error('a dispatch of a backlog came back without an answer');

@@ -13,7 +13,7 @@ export interface NodeInfo {
   readonly leases: number;
   /** Its slots that run something. A bundle takes one slot, whatever its leases. */
   readonly slotsInUse: number;
-  /** Those of them whose handlers run on although the time of their jobs is over, as its last heartbeat told. */
+  /** Slots in use by handlers that run on although the time of their jobs is over, as the node's last heartbeat told. */
   readonly hung: number;
   readonly tasks: NodeTasks;
   /** Time since its last sign of life, in milliseconds, by the database's clock. */

@@ -1,8 +1,7 @@
 import type { Snapshot } from '@pgqueue/core';
 import { laneName, openSlots, own, poolOf } from '@pgqueue/core';
-import type { Database } from '@pgqueue/postgres';
 import type { BacklogDispatched, Leader } from '@pgqueue/postgres/internal';
-import { dispatchBacklog, wasRolledBack } from '@pgqueue/postgres/internal';
+import { dispatchBacklog } from '@pgqueue/postgres/internal';
 import type { Load } from '../state/consumption.ts';
 import type { Flying, Item } from '../state/items/item.ts';
 import { createFlying } from '../state/items/item.ts';
@@ -12,6 +11,7 @@ import type { LeaderState } from '../state/leader-state.ts';
 import type { PlannedRow } from './work-items.ts';
 import { fullBatch } from './work-items.ts';
 import type { Writing } from './write-plan.ts';
+import { giveUp } from './write-plan.ts';
 
 /** Work items and nodes of a tick that reads no waiting jobs. */
 export interface BacklogTick {
@@ -27,7 +27,7 @@ export interface BacklogTick {
  * waiting jobs must be read, and the backlog is forgotten.
  */
 export async function dispatchMore(
-  { database, onUnknown }: Pick<Writing, 'onUnknown'> & { readonly database: Database },
+  options: Pick<Writing, 'database' | 'onUnknown'>,
   state: LeaderState,
   backlog: Backlog,
   tick: BacklogTick,
@@ -44,23 +44,22 @@ export async function dispatchMore(
   const ready = flying.items.filter((item) => item.node === null && item.pool === pool).length;
   // each slot has its next item: a part of a batch would cost as much as a whole one, which soon has room
   if (room === 0 || (room < size && ready >= slots)) return { room, written: createFlying([]) };
-  const planned: PlannedRow = { ...rowOf(backlog), pool };
+  const job = { ...backlog.template, rowVersion: '', crashes: 0 };
+  const planned: PlannedRow = { id: '', pool, rowVersion: null, bundle: null, job };
   const row = Array.from({ length: size }, () => planned);
   const rows = Array.from({ length: Math.ceil(room / size) }, () => row);
   const wake = state.wakes.choose(rows, { ...load, items: flying.items });
   const { after } = backlog;
   const jobs = { queue, key, priority, after, task, version, pool, jobs: room, size, slots };
   try {
-    const made = await dispatchBacklog(database, { ...leader, ...jobs, notify: true, wake });
+    const made = await dispatchBacklog(options.database, { ...leader, ...jobs, wake });
     state.writtenAt = made.atMs;
     state.laneCache.usedUp(laneName(backlog.template));
     backlog.after = made.last;
     if (!made.more) state.backlog = undefined;
     return { room, written: itemsOf(state, backlog, { ...made, pool }) };
   } catch (error) {
-    state.epoch = undefined;
-    if (!wasRolledBack(error)) onUnknown(leader);
-    throw error;
+    return giveUp(options, state, { leader, error });
   }
 }
 
@@ -74,10 +73,6 @@ function roomFor(
   let room = 0;
   while (room < snapshot.batchMax && slots.take(pool, kind) === 'fits') room += 1;
   return room;
-}
-
-function rowOf({ template }: Backlog): Omit<PlannedRow, 'pool'> {
-  return { id: '', rowVersion: null, bundle: null, job: { ...template, rowVersion: '', crashes: 0 } };
 }
 
 /** Records and returns the work items that were created. Their jobs share one object, without an id. */

@@ -132,11 +132,9 @@ export function createDispatcher(options: DispatcherOptions): Dispatcher {
       durationMs,
       looked: guess === undefined,
     });
-    tellTick(settings, snapshot, { held, written, durationMs });
     spans.written(written, durationMs);
-    const { settled, nodes } = state;
-    const told = { leader, snapshot, held, forecast, flying, nodes, settled, durationMs };
-    options.onTick({ ...told, dispatched: written, questions: read.questions, ...setAside(state) });
+    const told = { leader, snapshot, held, forecast, flying, durationMs };
+    tell(options, state, { ...told, dispatched: written, questions: read.questions });
     await endMoves(options, state, leader);
     // refused jobs are left out of the next plan, so others may take their slots
     const atOnce =
@@ -209,19 +207,12 @@ async function goOn(
   const { held, forecast } = backlog;
   const durationMs = performance.now() - startedAt;
   remember(state, settings, { room, jobs: written.count, written: written.count, durationMs, looked: true });
-  tellTick(settings, snapshot, { held, written, durationMs });
-  const { settled, nodes } = state;
-  const told = { leader, snapshot, held, forecast, flying, nodes, settled, durationMs };
-  options.onTick({ ...told, dispatched: written, questions: read.questions, ...setAside(state) });
+  const told = { leader, snapshot, held, forecast, flying, durationMs };
+  tell(options, state, { ...told, dispatched: written, questions: read.questions });
   state.caughtUp = false;
   const nextMs = cursors.dueMs(startedAt);
   const atOnce = state.backlog === undefined;
   return untilRead(state, pollInterval.next({ jobs: written.count, atOnce, more: false, nextMs }));
-}
-
-/** Returns what ticks leave out. */
-function setAside({ unreadable, laneCache }: LeaderState): Pick<TickReport, 'unreadable' | 'leftOut'> {
-  return { unreadable: unreadable.current(), leftOut: laneCache.leftOut() };
 }
 
 function snapshotOf(
@@ -255,19 +246,21 @@ function forgetPlaces({ onServerLost }: DispatcherOptions, state: LeaderState): 
   onServerLost();
 }
 
-function tellTick(
-  { observe }: Settings,
-  { queues }: Snapshot,
-  tick: { readonly held: HeldCounts; readonly written: Flying; readonly durationMs: number },
+/** Tells of a tick, once it has written. */
+function tell(
+  { settings, onTick }: DispatcherOptions,
+  { settled, nodes, unreadable, laneCache }: LeaderState,
+  tick: Omit<TickReport, 'settled' | 'nodes' | 'unreadable' | 'leftOut'>,
 ): void {
-  const { held, written, durationMs } = tick;
-  observe({
+  const { held, snapshot, dispatched, durationMs } = tick;
+  settings.observe({
     type: 'tick',
-    dispatched: written.count,
-    batch: countByTask(written.items.flatMap(({ jobs }) => jobs)),
-    held: heldReasons(held, queues),
+    dispatched: dispatched.count,
+    batch: countByTask(dispatched.items.flatMap(({ jobs }) => jobs)),
+    held: heldReasons(held, snapshot.queues),
     durationMs,
   });
+  onTick({ ...tick, settled, nodes, unreadable: unreadable.current(), leftOut: laneCache.leftOut() });
 }
 
 /** Ends the holds of keys whose moves are over. */
@@ -327,8 +320,10 @@ async function see(
 ): Promise<PlanInput> {
   const { keys, ...asked } = ask(state, state.laneCache.discovers());
   const guess = news === undefined ? undefined : suppose(state, news, startedAt);
-  if (guess !== undefined) state.backlog = undefined;
-  if (guess !== undefined) return { ...guess, guess, keys, brief: true, owes: options.pollInterval.skips() };
+  if (guess !== undefined) {
+    state.backlog = undefined;
+    return { ...guess, guess, keys, brief: true, owes: options.pollInterval.skips() };
+  }
   const due = options.pollInterval.asksDue(news !== undefined);
   const brief = news?.jobs.length === 0 && !due && knowsAll(state) && state.unheard.dueAt() === Infinity;
   const seen = await lookAndTell(options, state, { ...asked, keys, startedAt, due, brief });

@@ -34,7 +34,7 @@ const nothing = createFlying([]);
  * assumptions do not hold, and nothing was written.
  */
 export async function writePlan(
-  { database, planner, onUnknown }: Writing,
+  options: Writing,
   state: LeaderState,
   {
     leader,
@@ -53,6 +53,7 @@ export async function writePlan(
     readonly flying: Flying;
   },
 ): Promise<Flying | null> {
+  const { database, planner } = options;
   const { laneCache, inFlight, consumption } = state;
   const back = planned.recall.length > 0 ? planned.recall : strandedBundles(inFlight, snapshot.pools);
   if (back.length > 0) {
@@ -103,11 +104,20 @@ export async function writePlan(
     consumption.dispatched(items.flatMap(placesOf));
     return createFlying(items);
   } catch (error) {
-    state.epoch = undefined;
     planner.dropped();
-    if (!wasRolledBack(error)) onUnknown(leader);
-    throw error;
+    return giveUp(options, state, { leader, error });
   }
+}
+
+/** Ends what is known of a term in which a write failed: its items, if it was written after all, are not known. */
+export function giveUp(
+  { onUnknown }: Pick<Writing, 'onUnknown'>,
+  state: LeaderState,
+  { leader, error }: { readonly leader: Leader; readonly error: unknown },
+): never {
+  state.epoch = undefined;
+  if (!wasRolledBack(error)) onUnknown(leader);
+  throw error;
 }
 
 /** Divides the planned jobs into work items. `ready`: jobs that already have some. */

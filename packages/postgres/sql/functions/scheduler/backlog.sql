@@ -10,7 +10,7 @@
 -- Exact, safe and asynchronous as dispatch(): one statement reads what waits and what is in flight. Jobs whose rows are
 -- locked are passed over. They stay behind the cursor of the lane, so ticks find them.
 -- Served by queue_waiting and work_queue_id.
-create function dispatch_backlog(p_leader text, p_epoch bigint, p_backlog jsonb, p_notify boolean)
+create function dispatch_backlog(p_leader text, p_epoch bigint, p_backlog jsonb)
   returns table (at_ms float8, positions text, jobs integer, size integer, last bigint, more boolean)
   language plpgsql volatile security definer
   set search_path from current
@@ -75,7 +75,7 @@ begin
   select (select count(*) from alike), (select s.size from size s), (select max(a.seq) from alike a),
          (select string_agg(m.position::text, ',' order by m.position) from made m)
   into v_made, v_size, v_last, v_positions;
-  if v_made > 0 and p_notify then
+  if v_made > 0 then
     perform hint('work', coalesce(p_backlog ->> 'wake', v_pool));
   end if;
   return query
