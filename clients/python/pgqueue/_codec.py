@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, Literal, NamedTuple, Protocol
 
 from ._errors import PgQueueError
@@ -51,9 +52,10 @@ def decoded(codec: Codec | None, stored: Json, place: Place) -> Json:
     """The value of a stored value. Without a codec an encrypted one lacks its key. Raises ``key_missing``, ``undecodable``."""
     if codec is not None:
         return codec.decode(stored, place)
-    if not is_envelope(stored):
+    envelope = envelope_of(stored)
+    if envelope is None:
         return stored
-    key = stored["key"]
+    key = envelope.key
     why = f"is encrypted under the key {key!r}, and this process has no codec: give it codec=encrypted(…)"
     raise PgQueueError("key_missing", f"{said_place(place)} {why}", {**place._asdict(), "key": key})
 
@@ -67,11 +69,24 @@ def kept_result(id: str, result: Json) -> Json:
     return result
 
 
-def is_envelope(stored: Json) -> bool:
-    """Whether a stored value is encrypted."""
-    if not isinstance(stored, dict) or not isinstance(stored.get("$enc"), (int, float)):
-        return False
-    return all(isinstance(stored.get(name), str) for name in ("key", "fingerprint", "data"))
+class Envelope(NamedTuple):
+    """The parts of an encrypted value, which is stored as ``{"$enc": text}``: the parts, separated by colons."""
+
+    version: int
+    """Number of its cipher."""
+    key: str
+    """Id of its key, which may have colons itself."""
+    fingerprint: str
+    """Of the key."""
+    data: str
+    """Base64 of the nonce, the encrypted text and the tag."""
+
+
+def envelope_of(stored: Json) -> Envelope | None:
+    """The parts of an encrypted value, alone or with plain members beside it. None: it is plain."""
+    text = stored.get("$enc") if isinstance(stored, dict) else None
+    found = re.fullmatch("([1-9][0-9]{0,8}):(.*):([^:]*):([^:]*)", text, re.DOTALL) if isinstance(text, str) else None
+    return None if found is None else Envelope(int(found[1]), found[2], found[3], found[4])
 
 
 def said_place(place: Place) -> str:
@@ -95,7 +110,7 @@ def opened_error(codec: Codec | None, error: dict[str, Json], place: Place) -> d
     """
     if codec is None:
         return error
-    if not is_envelope(error):
+    if envelope_of(error) is None:
         own = error.get("kind") == "crash" or str(error.get("message")).startswith("it can't be processed: ")
         if own or not codec.errors or codec.accepts_plain or not error:
             return error
@@ -105,5 +120,5 @@ def opened_error(codec: Codec | None, error: dict[str, Json], place: Place) -> d
         found = codec.decode(error, place)
     except PgQueueError:
         return error
-    plain = {name: value for name, value in error.items() if name not in ("$enc", "key", "fingerprint", "data")}
+    plain = {name: value for name, value in error.items() if name != "$enc"}
     return {**plain, **found} if isinstance(found, dict) else error

@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from ._codec import Codec, Json, Place, is_envelope, said_place
+from ._codec import Codec, Envelope, Json, Place, envelope_of, said_place
 from ._errors import PgQueueError, problems_error
 from ._json import json_value
 
@@ -97,8 +97,8 @@ class _Encrypted:
         self.accepts_plain = accepts_plain
         ciphers, fingerprint = self._known[self.writes_with]
         self._cipher = ciphers[_VERSION]
-        id = json.dumps(self.writes_with, ensure_ascii=False)
-        self._head = f'{{"$enc":{_VERSION},"key":{id},"fingerprint":"{fingerprint}","data":"'
+        head = json.dumps(f"{_VERSION}:{self.writes_with}:{fingerprint}:", ensure_ascii=False)
+        self._head = f'{{"$enc":{head[:-1]}'
 
     def encode(self, text: str, place: Place) -> str:
         nonce = os.urandom(_NONCE_BYTES)
@@ -106,22 +106,23 @@ class _Encrypted:
         return f'{self._head}{base64.b64encode(data).decode()}"}}'
 
     def decode(self, stored: Json, place: Place) -> Json:
-        if not is_envelope(stored):
+        envelope = envelope_of(stored)
+        if envelope is None:
             if self.accepts_plain:
                 return stored
             raise _undecodable(place, "it is not encrypted, and the codec has plain='refuse'")
-        version = stored["$enc"]
-        ciphers, fingerprint = self._known.get(stored["key"], (None, None))
-        if ciphers is None or version not in ciphers or fingerprint != stored["fingerprint"]:
-            raise _key_missing(place, stored, ciphers, fingerprint)
+        version = envelope.version
+        ciphers, fingerprint = self._known.get(envelope.key, (None, None))
+        if ciphers is None or version not in ciphers or fingerprint != envelope.fingerprint:
+            raise _key_missing(place, envelope, ciphers, fingerprint)
         try:
-            data = base64.b64decode(stored["data"])
+            data = base64.b64decode(envelope.data)
             if len(data) < _NONCE_BYTES + _TAG_BYTES:
                 raise ValueError(f"it has {len(data)} bytes")
             nonce, sealed = data[:_NONCE_BYTES], data[_NONCE_BYTES:]
             return json_value(ciphers[version].decrypt(nonce, sealed, _additional(version, place)))
         except (self._invalid, ValueError) as error:
-            why = f"it was changed, cut, or moved here from another place (key {stored['key']!r})"
+            why = f"it was changed, cut, or moved here from another place (key {envelope.key!r})"
             raise _undecodable(place, why) from error
 
 
@@ -146,10 +147,8 @@ def _additional(version: int, place: Place) -> bytes:
     return f"pgqueue-enc-{version}\n{place.id.lower()}\n{place.field}\n{place.name}".encode()
 
 
-def _key_missing(
-    place: Place, stored: dict[str, Json], ciphers: dict[int, Any] | None, found: str | None
-) -> PgQueueError:
-    key, version = stored["key"], stored["$enc"]
+def _key_missing(place: Place, envelope: Envelope, ciphers: dict[int, Any] | None, found: str | None) -> PgQueueError:
+    key, version = envelope.key, envelope.version
     if ciphers is not None and version not in ciphers:
         why = f"is encrypted in version {version}, which this release of pgqueue can't read: update it"
         if version == 2:
@@ -158,7 +157,7 @@ def _key_missing(
         why = f"is encrypted under the key {key!r}, which this process does not have: add it to the keys of encrypted()"
     else:
         own = f"and this process has another key under this id, of the fingerprint {found!r}"
-        written = f"under the key {key!r} of the fingerprint {stored['fingerprint']!r}"
+        written = f"under the key {key!r} of the fingerprint {envelope.fingerprint!r}"
         why = f"is encrypted {written}, {own}: give encrypted() the right one"
     return PgQueueError("key_missing", f"{said_place(place)} {why}", {**place._asdict(), "key": key})
 

@@ -263,8 +263,9 @@ class Encryption(unittest.TestCase):
             place = Place(one["id"], one["field"], one["name"])
             self.assertEqual(self.codec().decode(one["stored"], place), one["value"])
             again = json.loads(self.codec().encode(one["text"], place))
-            if one["stored"]["key"] == again["key"]:
-                self.assertEqual(again["fingerprint"], one["stored"]["fingerprint"])
+            [head, sealed] = [value["$enc"].rpartition(":")[0] for value in (one["stored"], again)]
+            if head.startswith("1:2026-11:"):
+                self.assertEqual(sealed, head)
             self.assertEqual(self.codec().decode(again, place), one["value"])
 
     def test_values_that_were_changed_or_moved_are_refused(self) -> None:
@@ -275,7 +276,7 @@ class Encryption(unittest.TestCase):
             )
 
     def test_where_openssl_has_aes_alone_a_value_of_the_other_cipher_waits(self) -> None:
-        [one, *_] = [one for one in self.vectors["vectors"] if one["stored"]["$enc"] == 2]
+        [one, *_] = [one for one in self.vectors["vectors"] if one["stored"]["$enc"].startswith("2:")]
         place = Place(one["id"], one["field"], one["name"])
         name = "cryptography.hazmat.primitives.ciphers.aead.ChaCha20Poly1305"
         with unittest.mock.patch(name, side_effect=UnsupportedAlgorithm("")):
@@ -285,7 +286,7 @@ class Encryption(unittest.TestCase):
 
     def test_another_key_under_the_id_of_a_value_is_as_good_as_none(self) -> None:
         one = self.vectors["vectors"][0]
-        other = encrypted([(one["stored"]["key"], b"o" * 32)], plain="refuse")
+        other = encrypted([("2026-11", b"o" * 32)], plain="refuse")
         place = Place(one["id"], one["field"], one["name"])
         refused("key_missing", lambda: other.decode(one["stored"], place), "another key under this id")
 
@@ -293,6 +294,8 @@ class Encryption(unittest.TestCase):
         place = Place(make_id(), "payload", "t")
         self.assertEqual(self.codec(plain="accept").decode({"a": 1}, place), {"a": 1})
         refused("undecodable", lambda: self.codec().decode({"a": 1}, place), "not encrypted")
+        for value in self.vectors["plain"]:
+            self.assertEqual(self.codec(plain="accept").decode(value, place), value)
 
     def test_a_payload_is_not_encrypted_for_a_job_that_another_one_replaces(self) -> None:
         for mode in ("keep", "supersede"):

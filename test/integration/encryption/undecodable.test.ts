@@ -83,7 +83,7 @@ describe('a job that can not be decrypted', () => {
       [moved, fine],
     );
     await bench.sql(
-      `update pgqueue.queue set payload = payload || jsonb_build_object('data', left(payload ->> 'data', -4)) where id = $1`,
+      `update pgqueue.queue set payload = payload || jsonb_build_object('$enc', left(payload ->> '$enc', -4)) where id = $1`,
       [cut],
     );
     await bench.sql(`update pgqueue.queue set payload = '{"secret": "made up"}' where id = $1`, [plain]);
@@ -112,7 +112,9 @@ describe('a job that can not be decrypted', () => {
     const producer = producing();
     const { id } = await producer.enqueue(task, { secret: 'canary' });
     const [{ payload } = {}] = await stored();
-    await bench.sql(`update pgqueue.queue set payload = payload || '{"data": "AAAA"}'`);
+    await bench.sql(
+      `update pgqueue.queue set payload = jsonb_build_object('$enc', left(payload ->> '$enc', -4))`,
+    );
     await bench.worker([implement(task, ({ secret }) => secret)], { codec });
     await bench.dispatch();
     await ended(id, 'dead');
@@ -123,7 +125,7 @@ describe('a job that can not be decrypted', () => {
   });
 
   test('a lookalike of an encrypted payload is a payload as any other', async () => {
-    const lookalike = { $enc: 1, key: 'new', fingerprint: 'AAAAAA', data: 'AAAA', secret: 'canary' };
+    const lookalike = { $enc: '1:new:AAAAAA:AAAA', secret: 'canary' };
     await bench.worker([implement(task, (payload) => payload)], { codec });
     const producer = producing();
     const { id } = await producer.enqueue(task, lookalike);

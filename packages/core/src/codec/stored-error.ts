@@ -35,13 +35,7 @@ export function openedError<Stored>(codec: Codec | undefined, stored: Stored, pl
   if (codec.keyOf(stored) === undefined) return provenError(codec, stored);
   const found = opened(codec, stored, place);
   if (found === stored || typeof found !== 'object') return stored;
-  const {
-    $enc: _version,
-    key: _key,
-    fingerprint: _fingerprint,
-    data: _data,
-    ...others
-  } = stored as Readonly<Record<string, unknown>>;
+  const { $enc: _encrypted, ...others } = stored as Readonly<Record<string, unknown>>;
   return { ...others, ...found } as Stored;
 }
 

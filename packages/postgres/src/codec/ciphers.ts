@@ -24,7 +24,7 @@ export interface Sodium {
 
 /** Encrypts and decrypts with one key. The bytes are a nonce, the encrypted text and its tag. */
 export interface Cipher {
-  /** Stands as `$enc` in the values that it wrote. */
+  /** Begins the values that it wrote. */
   readonly version: 1 | 2;
   readonly encrypt: (text: string, additional: Buffer) => Buffer;
   /** @throws {Error} if the text or the additional data were changed. `bytes` may be overwritten. */

@@ -68,11 +68,12 @@ const shape: Shape<EncryptedOptions> = {
 };
 
 /**
- * An encrypted value, as it is stored. `$enc`: the number of its cipher. `fingerprint`: of the key, so that another key
- * under its id is known as such. `data`: base64 of the nonce, the encrypted text and the tag.
+ * Parts of an encrypted value, which is stored as an object with the member `$enc`: the parts in this order, separated by
+ * colons. `version`: number of its cipher. `fingerprint`: of the key, so that another key under its id is known as such.
+ * `data`: base64 of the nonce, the encrypted text and the tag.
  */
 interface Envelope {
-  readonly $enc: number;
+  readonly version: number;
   readonly key: string;
   readonly fingerprint: string;
   readonly data: string;
@@ -96,17 +97,17 @@ export function encrypted(options: EncryptedOptions): Codec {
   const writesWith = keys[0]?.id ?? '';
   const { ciphers, fingerprint } = known.get(writesWith) as KnownKey;
   const { version, encrypt } = ciphers.writes;
-  const head = `{"$enc":${version},"key":${JSON.stringify(writesWith)},"fingerprint":"${fingerprint}","data":"`;
+  const head = `{"$enc":${JSON.stringify(`${version}:${writesWith}:${fingerprint}:`).slice(0, -1)}`;
 
   const open = (envelope: Envelope, place: CodecPlace): unknown => {
-    const { $enc, key, data } = envelope;
+    const { version: written, key, data } = envelope;
     const found = known.get(key);
-    const by = found?.ciphers.reads.get($enc);
+    const by = found?.ciphers.reads.get(written);
     if (by === undefined || found?.fingerprint !== envelope.fingerprint)
       throw keyMissing(place, envelope, found);
     let text: string;
     try {
-      text = by.decrypt(Buffer.from(data, 'base64'), additionalData($enc, place));
+      text = by.decrypt(Buffer.from(data, 'base64'), additionalData(written, place));
     } catch (error) {
       throw undecodable(
         place,
@@ -174,10 +175,20 @@ export function keyOf(stored: unknown): string | undefined {
 /** Returns an encrypted value, alone or with plain members beside it, as errors have; undefined: it is plain. */
 function envelopeOf(stored: unknown): Envelope | undefined {
   if (typeof stored !== 'object' || stored === null || !Object.hasOwn(stored, '$enc')) return undefined;
-  const { $enc, key, fingerprint, data } = stored as Partial<Envelope>;
-  if (typeof $enc !== 'number' || typeof key !== 'string') return undefined;
-  if (typeof fingerprint !== 'string' || typeof data !== 'string') return undefined;
-  return { $enc, key, fingerprint, data };
+  const { $enc: text } = stored as { readonly $enc: unknown };
+  if (typeof text !== 'string') return undefined;
+  // only the key's id may have colons
+  const keyAt = text.indexOf(':');
+  const dataAt = text.lastIndexOf(':');
+  const fingerprintAt = text.lastIndexOf(':', dataAt - 1);
+  const version = text.slice(0, Math.max(0, keyAt));
+  if (fingerprintAt <= keyAt || !/^[1-9]\d{0,8}$/.test(version)) return undefined;
+  return {
+    version: Number(version),
+    key: text.slice(keyAt + 1, fingerprintAt),
+    fingerprint: text.slice(fingerprintAt + 1, dataAt),
+    data: text.slice(dataAt + 1),
+  };
 }
 
 /** Returns the data that are authenticated and not stored. The name comes last: it may contain any character. */
@@ -192,18 +203,18 @@ function said({ id, field, name }: CodecPlace): string {
 
 function keyMissing(
   place: CodecPlace,
-  { $enc, key, fingerprint }: Envelope,
+  { version, key, fingerprint }: Envelope,
   found: KnownKey | undefined,
 ): PgQueueError {
   const under = `is encrypted under the key ${JSON.stringify(key)}`;
   let why = `${under}, which this process does not have: add it to the keys of encrypted()`;
   if (found !== undefined && found.fingerprint !== fingerprint)
     why = `${under} of the fingerprint ${JSON.stringify(fingerprint)}, and this process has another key under this id, of the fingerprint ${JSON.stringify(found.fingerprint)}: give encrypted() the right one`;
-  if (found?.ciphers.reads.has($enc) === false)
+  if (found?.ciphers.reads.has(version) === false)
     why =
-      $enc === 2
+      version === 2
         ? 'is encrypted by ChaCha20-Poly1305, which the OpenSSL of this process lacks: give encrypted() the option sodium'
-        : `is encrypted in version ${$enc}, which this release of pgqueue can't read: update it`;
+        : `is encrypted in version ${version}, which this release of pgqueue can't read: update it`;
   return new PgQueueError('key_missing', `${said(place)} ${why}`, { data: { ...place, key } });
 }
 

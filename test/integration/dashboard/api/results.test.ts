@@ -31,7 +31,7 @@ test('with a codec, payloads are encrypted and results decrypted; without its ke
     (await own?.post('/jobs', { task: 'hello', payload: { secret: 'canary' } })) as ApiAnswer,
   );
   const [row] = await bench.sql('select payload from $schema.queue where id = $1', [id]);
-  expect(row).toMatchObject({ payload: { $enc: 1, key: 'new' } });
+  expect(row).toMatchObject({ payload: { $enc: expect.stringMatching('^1:new:') as string } });
   const place = { id, field: 'result', name: 'hello' } as const;
   await runAll(JSON.parse(codec.encode('{"words":6}', place)));
   expect(await own?.get(`/jobs/${id}/result`)).toMatchObject({ status: 200, body: { result: { words: 6 } } });
